@@ -340,6 +340,15 @@ impl Backend for Disk {
         self.files.open(caller, object, access).map(|file| self.wrap(object, file))
     }
 
+    fn open_own(
+        &self,
+        owner: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>> {
+        self.files.open_own(owner, object, access).map(|file| self.wrap(object, file))
+    }
+
     fn create_file(
         &self,
         caller: &Caller,

@@ -152,17 +152,23 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         Ok(())
     }
 
-    /// Passes the payload of one of the client's opens of a file to `take`, or else the payload of
-    /// its delegation, and returns the result; `None` if the client has neither.
-    pub fn opened_by<R>(&self, client: ClientKey, file: &F, take: impl Fn(&O) -> R) -> Option<R> {
+    /// Passes the payload of each of the client's opens of a file to `take`, or else the payload of
+    /// its delegation, and returns the results.
+    pub fn opened_by<R>(&self, client: ClientKey, file: &F, take: impl Fn(&O) -> R) -> Vec<R> {
         let held = &mut Held::nothing();
-        let opens: Vec<SlabKey> =
-            self.state.files.read(held, file).get(file)?.opens.values().copied().collect();
+        let opens: Vec<SlabKey> = match self.state.files.read(held, file).get(file) {
+            Some(file) => file.opens.values().copied().collect(),
+            None => return Vec::new(),
+        };
         let own = |open: &Open<F, O>| {
             (open.client == client && self.state.is_named(&open.file, file)).then(|| take(&open.payload))
         };
-        let opened = opens.into_iter().find_map(|key| self.state.opens.read(key, own).flatten());
-        opened.or_else(|| self.state.delegations().own(client, file, DelegationMode::Read, take))
+        let opened: Vec<R> =
+            opens.into_iter().filter_map(|key| self.state.opens.read(key, own).flatten()).collect();
+        if !opened.is_empty() {
+            return opened;
+        }
+        self.state.delegations().own(client, file, DelegationMode::Read, take).into_iter().collect()
     }
 
     /// Tells whether anybody has the file open (for REMOVE and RENAME over it).

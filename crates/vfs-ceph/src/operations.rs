@@ -143,11 +143,7 @@ impl Backend for CephBackend {
     ) -> VfsResult<Arc<dyn OpenFile>> {
         let object = self.regular_file(object)?;
         self.stat(&object)?;
-        let flags = match (access.read, access.write) {
-            (true, true) => libc::O_RDWR,
-            (false, true) => libc::O_WRONLY,
-            _ => libc::O_RDONLY,
-        };
+        let flags = flags_of(access);
         let opened = match object.inode.open(flags, &self.credentials(caller)?) {
             // Clients load programs by reading them, so execute permission allows reading here.
             Err(error)
@@ -160,6 +156,20 @@ impl Backend for CephBackend {
             opened => opened,
         };
         Ok(Arc::new(self.opened(&object, opened.map_err(vfs_error)?, caller)))
+    }
+
+    fn open_own(
+        &self,
+        owner: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>> {
+        let object = self.regular_file(object)?;
+        if self.stat(&object)?.uid != owner.uid {
+            return Err(VfsError::Access);
+        }
+        let opened = object.inode.open(flags_of(access), &self.server).map_err(vfs_error)?;
+        Ok(Arc::new(self.opened(&object, opened, owner)))
     }
 
     fn create_file(
@@ -316,5 +326,13 @@ impl Backend for CephBackend {
     // Opens and locks belong to the session of a process with the cluster.
     fn heir(&self) -> Option<&dyn vfs::Heir> {
         None
+    }
+}
+
+fn flags_of(access: OpenAccess) -> libc::c_int {
+    match (access.read, access.write) {
+        (true, true) => libc::O_RDWR,
+        (false, true) => libc::O_WRONLY,
+        _ => libc::O_RDONLY,
     }
 }

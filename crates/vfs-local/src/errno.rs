@@ -32,6 +32,16 @@ pub(crate) fn vfs_error(errno: Errno) -> VfsError {
     }
 }
 
+/// Maps an error of fsync(2) and syncfs(2). It tells of written data, also where it is one that
+/// other calls return before they do anything: a file system of another machine or process says
+/// here that its server has refused data (EACCES, ESTALE).
+pub(crate) fn sync_error(errno: Errno) -> VfsError {
+    match vfs_error(errno) {
+        full @ (VfsError::Nospc | VfsError::Dquot) => full,
+        _ => VfsError::Os(errno.raw_os_error()),
+    }
+}
+
 /// Runs a system call again when a signal interrupted it.
 pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
@@ -52,4 +62,19 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, 
         }
     }
     call()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_sync_is_never_one_that_is_from_before_it() // RFC 8881 section 18.3.3
+    {
+        let io = |errno: Errno| VfsError::Os(errno.raw_os_error());
+        for errno in [Errno::IO, Errno::ACCESS, Errno::STALE, Errno::ROFS, Errno::NOMEM, Errno::NOENT] {
+            assert_eq!(sync_error(errno), io(errno));
+        }
+        assert_eq!([Errno::NOSPC, Errno::DQUOT].map(sync_error), [VfsError::Nospc, VfsError::Dquot]);
+    }
 }

@@ -4,7 +4,7 @@ use crate::{
     attributes::{attributes, stat_fd},
     change::Changes,
     descriptor::Descriptor,
-    errno::vfs_error,
+    errno::{sync_error, vfs_error},
     identity,
     kind::Kind,
     leases,
@@ -139,7 +139,7 @@ impl OpenFile for LocalFile {
     fn sync(&self) -> VfsResult<()> {
         // The times as well: after a power cut the change attribute would go back to one that
         // clients have seen with other data.
-        fsync(&self.fd).map_err(vfs_error)
+        fsync(&self.fd).map_err(sync_error)
     }
 
     fn getattr(&self) -> VfsResult<Attributes> {

@@ -4,7 +4,7 @@ use crate::{
     LocalBackend,
     attributes::{attributes, stat_fd},
     cached_object::CachedObject,
-    errno::vfs_error,
+    errno::{sync_error, vfs_error},
     file::LocalFile,
     kind::Kind,
     leases,
@@ -152,19 +152,32 @@ impl Backend for LocalBackend {
         object: &ObjectHandle,
         access: OpenAccess,
     ) -> VfsResult<Arc<dyn OpenFile>> {
-        let object = self.resolve(object)?;
-        match object.file_type {
-            FileType::RegularFile => {}
-            FileType::Directory => return Err(VfsError::Isdir),
-            FileType::Symlink => return Err(VfsError::Symlink),
-            _ => return Err(VfsError::WrongType),
-        }
+        let object = self.resolve_file(object)?;
         if self.is_gone(&object) {
             return Err(VfsError::Stale);
         }
         self.act_as(caller)?;
         let fd = self.open_data(caller, &object, access)?;
         Ok(Arc::new(self.opened(fd, object.ino, caller)))
+    }
+
+    fn open_own(
+        &self,
+        owner: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>> {
+        let object = self.resolve_file(object)?;
+        let stat = stat_fd(&*object).map_err(vfs_error)?;
+        if stat.stx_nlink == 0 {
+            return Err(VfsError::Stale);
+        }
+        if stat.stx_uid != owner.uid {
+            return Err(VfsError::Access);
+        }
+        self.act_as_server()?;
+        let fd = self.reopen(&*object, flags_of(access)).map_err(vfs_error)?;
+        Ok(Arc::new(self.opened(fd, object.ino, owner)))
     }
 
     fn create_file(
@@ -291,7 +304,7 @@ impl Backend for LocalBackend {
             ) => {
                 self.act_as_server()?;
                 let root = self.reopen(&*self.root, OFlags::RDONLY).map_err(vfs_error)?;
-                syncfs(root).map_err(vfs_error)
+                syncfs(root).map_err(sync_error)
             }
             synced => synced,
         }
@@ -342,11 +355,13 @@ impl LocalBackend {
         match object.file_type {
             FileType::Directory => return self.commit_directory(object),
             FileType::RegularFile => {}
+            // Links and special files cannot be opened for fsync(2), and syncfs(2) would wait for
+            // everybody's data: for each link of a tree that a client copies.
             _ => return Ok(()),
         }
         let stat = stat_fd(object).map_err(vfs_error)?;
         if let Some(fd) = leases::writer_of(&stat) {
-            return fsync(&*fd).map_err(vfs_error);
+            return fsync(&*fd).map_err(sync_error);
         }
         self.act_as_server()?;
         let fd = match self.reopen(object, OFlags::RDONLY) {
@@ -354,7 +369,7 @@ impl LocalBackend {
             Err(Errno::ACCESS) => self.reopen(object, OFlags::WRONLY),
             opened => opened,
         };
-        fsync(fd.map_err(vfs_error)?).map_err(vfs_error)
+        fsync(fd.map_err(vfs_error)?).map_err(sync_error)
     }
 
     /// Puts the names in a directory on stable storage. Its descriptor stays for the next time.
@@ -369,8 +384,8 @@ impl LocalBackend {
         };
         match fsync(fd) {
             // The file system cannot synchronise a directory alone.
-            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => return syncfs(fd).map_err(vfs_error),
-            synchronised => synchronised.map_err(vfs_error)?,
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => return syncfs(fd).map_err(sync_error),
+            synchronised => synchronised.map_err(sync_error)?,
         }
         // After xfs has shut down for an error of its log, fsync of a directory still succeeds, but
         // its attributes give an error.
@@ -385,13 +400,20 @@ impl LocalBackend {
         LocalFile { fd, writer, ino, changes, kind: self.kind, seeker: OnceLock::new() }
     }
 
+    /// Finds the regular file of a handle.
+    fn resolve_file(&self, handle: &ObjectHandle) -> VfsResult<Arc<CachedObject>> {
+        let object = self.resolve(handle)?;
+        match object.file_type {
+            FileType::RegularFile => Ok(object),
+            FileType::Directory => Err(VfsError::Isdir),
+            FileType::Symlink => Err(VfsError::Symlink),
+            _ => Err(VfsError::WrongType),
+        }
+    }
+
     /// Opens a regular file's data with the rights of the thread.
     fn open_data(&self, caller: &Caller, object: &CachedObject, access: OpenAccess) -> VfsResult<OwnedFd> {
-        let flags = match (access.read, access.write) {
-            (true, true) => OFlags::RDWR,
-            (false, true) => OFlags::WRONLY,
-            _ => OFlags::RDONLY,
-        };
+        let flags = flags_of(access);
         match self.reopen(object, flags) {
             // Clients load programs by reading them, so execute permission allows reading here.
             Err(Errno::ACCESS) if !access.write && self.may_execute(caller, object) => {
@@ -400,6 +422,14 @@ impl LocalBackend {
             }
             opened => opened.map_err(vfs_error),
         }
+    }
+}
+
+fn flags_of(access: OpenAccess) -> OFlags {
+    match (access.read, access.write) {
+        (true, true) => OFlags::RDWR,
+        (false, true) => OFlags::WRONLY,
+        _ => OFlags::RDONLY,
     }
 }
 

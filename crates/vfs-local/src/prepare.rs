@@ -86,10 +86,11 @@ impl fmt::Display for Prepared {
 }
 
 /// Prepares the process to serve local file systems: clears the umask (clients send whole modes),
-/// raises the number of open files to the hard limit, gives up privileges that programs might add
-/// when they are executed, and as root drops every capability that serving does not need. With
-/// `device_nodes` it keeps CAP_MKNOD. Without CAP_SYS_RESOURCE quotas and reserved blocks hold,
-/// without CAP_FSETID the kernel clears set-id bits as it does for users.
+/// raises the number of open files to the hard limit, survives writes beyond the limit of file
+/// sizes, gives up privileges that programs might add when they are executed, and as root drops
+/// every capability that serving does not need. With `device_nodes` it keeps CAP_MKNOD. Without
+/// CAP_SYS_RESOURCE quotas and reserved blocks hold, without CAP_FSETID the kernel clears set-id
+/// bits as it does for users.
 ///
 /// These belong to threads: the program calls this before it starts any. A step that fails is
 /// skipped, and the result reports the outcome.
@@ -97,6 +98,7 @@ pub fn prepare_process(device_nodes: bool) -> Prepared {
     umask(Mode::empty());
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    crate::process::survive_size_limit();
     let _ = set_no_new_privs(true);
     let kept = if device_nodes { KEPT.union(CapabilitySet::MKNOD) } else { KEPT };
     let dropped = keep_capabilities(kept);
@@ -141,4 +143,46 @@ fn keep_capabilities(kept: CapabilitySet) -> Vec<String> {
 
 fn names(set: CapabilitySet) -> Vec<String> {
     set.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LocalBackend, LocalOptions};
+    use std::process::{Command, Stdio};
+    use vfs::{Backend, Caller, OpenAccess, SetAttributes, VfsError};
+
+    /// The variable that makes the test the process with a limit.
+    const INSIDE: &str = "ORTHRUS_TEST_SIZE_LIMIT";
+    /// The largest file of that process in bytes.
+    const SIZE_MAX: u64 = 1 << 20;
+
+    #[test]
+    fn a_write_beyond_the_limit_of_file_sizes_ends_no_process() // setrlimit(2), RLIMIT_FSIZE
+    {
+        if std::env::var_os(INSIDE).is_some() {
+            prepare_process(false);
+            let limit = Rlimit { current: Some(SIZE_MAX), maximum: Some(SIZE_MAX) };
+            setrlimit(Resource::Fsize, limit).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let backend = LocalBackend::open(folder.path(), &LocalOptions::default()).unwrap();
+            let caller = Caller {
+                uid: rustix::process::geteuid().as_raw(),
+                gid: rustix::process::getegid().as_raw(),
+                groups: [].into(),
+            };
+            let access = OpenAccess { read: true, write: true };
+            let set = SetAttributes::default();
+            let (_, file) = backend.create_file(&caller, &backend.root(), b"f", access, &set).unwrap();
+            assert_eq!(file.write_at(b"data", SIZE_MAX), Err(VfsError::Fbig));
+            assert_eq!(file.set_size(SIZE_MAX + 1), Err(VfsError::Fbig));
+            assert_eq!(file.write_at(b"data", SIZE_MAX - 4), Ok(4));
+            return;
+        }
+        let name = "prepare::tests::a_write_beyond_the_limit_of_file_sizes_ends_no_process";
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let command = command.args(["--exact", name]).env(INSIDE, "1").stdout(Stdio::null());
+        let status = command.status().unwrap();
+        assert!(status.success(), "{status}");
+    }
 }

@@ -25,8 +25,38 @@ fn quotas_of_xfs_hold_and_are_told() {
     common::run_with_quota("xfs", &[], "uquota", &limit, "of_this_folder::");
 }
 
+#[test]
+fn reserved_blocks_are_for_root() {
+    common::run_with_quota("ext4", &["-m", "50"], "rw", &["true"], "of_its_reserve::");
+}
+
 fn user(id: u32) -> Caller {
     Caller { uid: id, gid: id, groups: [].into() }
+}
+
+/// The test on the file system of which root has half.
+mod of_its_reserve {
+    use super::*;
+
+    #[test]
+    fn an_owner_that_opens_a_file_past_its_mode_gets_no_reserved_blocks() // mke2fs(8), -m
+    {
+        if std::env::var_os(common::QUOTA_IS_ON).is_none() {
+            eprintln!("skipped: no blocks are reserved in the usual place");
+            return;
+        }
+        let (_directory, backend) = common::export().unwrap();
+        let (root, alice) = (backend.root(), user(ALICE));
+        backend.setattr(&Caller::root(), &root, &common::mode(0o777)).unwrap();
+        let (object, _) = backend.create_file(&alice, &root, b"f", BOTH, &common::mode(0o400)).unwrap();
+        assert_eq!(backend.open(&alice, &object, BOTH).err(), Some(VfsError::Access));
+        let space = backend.statfs(&object).unwrap();
+        let more = space.space_avail.midpoint(space.space_free);
+        let own = backend.open_own(&alice, &object, BOTH).unwrap();
+        assert_eq!(own.allocate(0, more), Err(VfsError::Nospc));
+        let roots = backend.open(&Caller::root(), &object, BOTH).unwrap();
+        assert_eq!(roots.allocate(0, more), Ok(()));
+    }
 }
 
 /// The tests on the file system with quotas.

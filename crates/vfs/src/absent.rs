@@ -157,6 +157,10 @@ impl Backend for AbsentBackend {
         Err(VfsError::Moved)
     }
 
+    fn open_own(&self, _: &Caller, _: &ObjectHandle, _: OpenAccess) -> VfsResult<Arc<dyn OpenFile>> {
+        Err(VfsError::Moved)
+    }
+
     fn create_file(
         &self,
         _: &Caller,

@@ -150,6 +150,18 @@ pub trait Backend: Send + Sync {
         access: OpenAccess,
     ) -> VfsResult<Arc<dyn OpenFile>>;
 
+    /// As [`Backend::open`], for the owner of the file, even if its mode forbids the access: the
+    /// owner was granted it before. Writes act with the owner's rights, not with the server's.
+    ///
+    /// # Errors
+    /// `Access` for other callers.
+    fn open_own(
+        &self,
+        owner: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>>;
+
     /// Creates a regular file that does not exist yet (`Exist` if it does) and opens it, even if
     /// its mode denies that. `set.mode` defaults to 0600; `set.umask` clears bits unless the
     /// directory has a default ACL (RFC 8275 section 5).

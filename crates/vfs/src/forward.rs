@@ -173,6 +173,16 @@ macro_rules! forward_backend_method {
             self.$inner.open(caller, object, access)
         }
     };
+    (open_own $inner:ident) => {
+        fn open_own(
+            &self,
+            owner: &$crate::Caller,
+            object: &$crate::ObjectHandle,
+            access: $crate::OpenAccess,
+        ) -> $crate::VfsResult<::std::sync::Arc<dyn $crate::OpenFile>> {
+            self.$inner.open_own(owner, object, access)
+        }
+    };
     (create_file $inner:ident) => {
         fn create_file(
             &self,

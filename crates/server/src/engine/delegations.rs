@@ -11,7 +11,7 @@ use nfs4::{
 };
 use state::{ClientKey, HolderReply};
 use std::str::FromStr;
-use vfs::{Attributes, FileType, FoundObject, SetAttributes, SetTime};
+use vfs::{Attributes, FileType, FoundObject, SetAttributes, SetTime, VfsError};
 
 /// The kinds of delegations that the server grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,10 +66,16 @@ impl Compound<'_> {
     /// itself.
     ///
     /// # Errors
-    /// As [`Compound::begin_change`].
+    /// As [`Compound::begin_change`], and the backend's where the object stays unknown.
     pub fn begin_change_of_name(&self, directory: &Object, name: &[u8]) -> OpResult<Option<FoundObject>> {
+        use VfsError::{Delay, Exhausted, Io, Os};
         let export = &directory.export;
-        let found = export.backend.lookup_to_change(&self.caller(directory), &directory.handle, name).ok();
+        let found = export.backend.lookup_to_change(&self.caller(directory), &directory.handle, name);
+        let found = match found {
+            // There may be one, and its delegations would stay.
+            Err(error @ (Delay | Exhausted | Io | Os(_))) => return Err(error.into()),
+            found => found.ok(),
+        };
         if let Some(found) = &found
             && self.may_be_delegated()
         {

@@ -4,7 +4,7 @@ use super::{Compound, DeferReason, FileKey, Object, OpResult, OpenPayload};
 use nfs4::{Nfsstat4, Stateid4};
 use state::StateidKind;
 use std::sync::Arc;
-use vfs::{FileType, OpenAccess, OpenFile, VfsError};
+use vfs::{OpenAccess, OpenFile, VfsError};
 
 /// The READ bit of share_access and share_deny.
 pub const SHARE_READ: u32 = 1;
@@ -79,10 +79,12 @@ impl Compound<'_> {
         }
     }
 
-    /// Returns the open file of any open that the client holds on an object, or of its delegation.
-    pub fn opened(&self, object: &Object) -> Option<Arc<dyn OpenFile>> {
-        let client = self.client().ok()?;
-        self.state().opens().opened_by(client, &object.key(), |payload| payload.any().cloned()).flatten()
+    /// Returns the open files of all opens that the client holds on an object, or else of its
+    /// delegation.
+    pub fn opened(&self, object: &Object) -> Vec<Arc<dyn OpenFile>> {
+        let Ok(client) = self.client() else { return Vec::new() };
+        let opened = self.state().opens().opened_by(client, &object.key(), |payload| payload.any().cloned());
+        opened.into_iter().flatten().collect()
     }
 
     /// Returns the file of an open with WRITE access.
@@ -175,15 +177,13 @@ impl Compound<'_> {
     /// # Errors
     /// The error of the backend.
     pub fn open_granted(&self, object: &Object, access: OpenAccess) -> OpResult<Arc<dyn OpenFile>> {
-        let backend = &object.export.backend;
-        let caller = self.caller(object);
+        let (backend, caller) = (&object.export.backend, self.caller(object));
         match backend.open(&caller, &object.handle, access) {
-            Err(error @ (VfsError::Access | VfsError::Perm)) => {
-                let attributes = backend.getattr(&object.handle)?;
-                if attributes.uid != caller.uid || attributes.file_type != FileType::Regular {
-                    return Err(error.into());
+            Err(refused @ (VfsError::Access | VfsError::Perm)) => {
+                match backend.open_own(&caller, &object.handle, access) {
+                    Err(VfsError::Access) => Err(refused.into()),
+                    opened => Ok(opened?),
                 }
-                Ok(backend.open(&vfs::Caller::root(), &object.handle, access)?)
             }
             opened => Ok(opened?),
         }

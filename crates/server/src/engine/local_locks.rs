@@ -263,7 +263,7 @@ impl Compound<'_> {
     fn lookable(&self, object: &Object) -> OpResult<Option<Box<dyn RangeLocks>>> {
         let access = OpenAccess { read: true, write: false };
         let opened = match object.export.backend.open(&vfs::Caller::root(), &object.handle, access) {
-            Err(VfsError::Stale) => self.opened(object).ok_or(VfsError::Stale),
+            Err(VfsError::Stale) => self.opened(object).pop().ok_or(VfsError::Stale),
             opened => opened,
         };
         match opened {

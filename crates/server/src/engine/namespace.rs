@@ -99,7 +99,7 @@ impl Compound<'_> {
         }
         match fh {
             Fh::Object(object) => match object.export.backend.getattr(&object.handle) {
-                Err(VfsError::Stale) => match self.opened(object) {
+                Err(VfsError::Stale) => match self.opened(object).first() {
                     Some(file) => Ok(file.getattr()?),
                     None => Err(Nfsstat4::NFS4ERR_STALE.into()),
                 },

@@ -338,9 +338,12 @@ impl Nfs {
         u64::from_be_bytes(self.start.write_verifier).wrapping_add(self.sync_failures.load(Relaxed))
     }
 
-    /// Counts a failed sync, and returns the outcome unchanged.
+    /// Counts a failed sync, and returns the outcome unchanged. A file that could not be opened or
+    /// found for the sync has lost nothing: otherwise a client with such a file could have all
+    /// others write their data again.
     pub(crate) fn synced(&self, outcome: VfsResult<()>) -> VfsResult<()> {
-        if outcome.is_err() {
+        use VfsError::{Access, Exhausted, Noent, Perm, Stale};
+        if !matches!(outcome, Ok(()) | Err(Access | Exhausted | Noent | Perm | Stale)) {
             self.sync_failures.fetch_add(1, Relaxed);
         }
         outcome
@@ -402,6 +405,18 @@ pub(super) mod tests {
         assert_eq!(nfs.write_verifier(&backend), before);
         assert_eq!(nfs.synced(Err(VfsError::Io)), Err(VfsError::Io));
         assert_ne!(nfs.write_verifier(&backend), before);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_changes_no_write_verifier() // RFC 8881 section 18.3.3
+    {
+        let nfs = nfs();
+        let backend = vfs::MemoryBackend::new(vfs::MemoryLimits::default(), [0; 16]).unwrap();
+        let before = nfs.write_verifier(&backend);
+        for error in [VfsError::Access, VfsError::Stale, VfsError::Exhausted] {
+            assert_eq!(nfs.synced(Err(error)), Err(error));
+            assert_eq!(nfs.write_verifier(&backend), before);
+        }
     }
 
     /// Images of other processes have fingerprints: another value means a new major version of the

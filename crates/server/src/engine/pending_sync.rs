@@ -167,7 +167,7 @@ impl Nfs {
         let is_directory =
             || backend.getattr(&object.handle).is_ok_and(|found| found.file_type == FileType::Directory);
         match outcome {
-            Err(error) if error != VfsError::Stale && !is_directory() => self.synced(outcome),
+            Err(_) if !is_directory() => self.synced(outcome),
             _ => outcome,
         }
     }

@@ -86,6 +86,48 @@ fn exports_of_one_file_share_its_shares_and_locks() // RFC 8881 sections 9.1 and
     other.run(vec![put(&by_inner), lock_new(WRITE_LT, 10, 1, open_b, b"b")]).ok();
 }
 
+/// Says whether this process has a file open for writing.
+fn is_open_for_writing(path: &std::path::Path) -> bool {
+    become_server();
+    let is_writer = |fd: std::fs::DirEntry| {
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.file_name().display())).ok()?;
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?.trim();
+        let writes = u32::from_str_radix(flags, 8).ok()? & 0o3 != 0;
+        (std::fs::read_link(fd.path()).ok()? == path).then_some(writes)
+    };
+    std::fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(is_writer).any(|writes| writes)
+}
+
+#[test]
+fn an_open_that_is_downgraded_to_reading_leaves_the_file_to_local_programs()
+// RFC 8881 section 18.18, execve(2): ETXTBSY
+{
+    let place = Folder::new();
+    let server = Setup::with_exports(vec![folder("/export", place.path())]).start();
+    let mut client = Client::new(&server);
+    let fh = client.make_file("export", "f", b"data");
+    let path = place.path().canonicalize().unwrap().join("f");
+    // With a descriptor for each access, and with one for both.
+    for (first, second) in [(1, 3), (3, 1)] {
+        client.at("export", vec![open("f", first)]).ok();
+        let stateid = client.at("export", vec![open("f", second)]).ok().opened().stateid;
+        assert!(is_open_for_writing(&path));
+        let downgrade = NfsArgop4::OP_OPEN_DOWNGRADE(OpenDowngrade4Args {
+            open_stateid: stateid,
+            seqid: 0,
+            share_access: 1,
+            share_deny: 0,
+        });
+        client.run(vec![put(&fh), downgrade]).ok();
+        assert!(!is_open_for_writing(&path));
+        let current = Stateid4 { seqid: 0, ..stateid };
+        client.run(vec![put(&fh), read(current, 0, 4)]).ok();
+        client.run(vec![put(&fh), write(current, 0, b"more")]).expect(NFS4ERR_OPENMODE);
+        client.at("export", vec![open("f", 2)]).ok();
+        client.run(vec![put(&fh), write(current, 0, b"more"), close(current)]).ok();
+    }
+}
+
 #[test]
 fn a_client_may_have_one_owner_open_a_file_by_two_exports()
 // RFC 8881 section 10.3.4: it takes them for two files

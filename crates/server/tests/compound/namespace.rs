@@ -1,6 +1,7 @@
 //! Filehandles, names, exports and the pseudo file system (RFC 8881 sections 4, 7, 14).
 
 use crate::helper::*;
+use crate::waiting::Site;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
 
@@ -219,4 +220,16 @@ fn the_case_of_names_is_kept_and_matters() // RFC 8881 section 14.4
     // One letter, composed and decomposed: two names.
     client.make_directory("export", "\u{fc}");
     client.at("export", vec![lookup("u\u{308}")]).expect(NFS4ERR_NOENT);
+}
+
+#[test]
+fn a_name_whose_object_cannot_be_found_out_is_left_alone() // RFC 8881 section 10.4.4
+{
+    let site = Site::new();
+    let (mut client, ..) = site.client();
+    site.disk.set_blind(true);
+    client.at("export", vec![remove("f")]).expect(NFS4ERR_IO);
+    client.at("export", vec![savefh(), rename("f", "g")]).expect(NFS4ERR_IO);
+    site.disk.set_blind(false);
+    client.at("export", vec![savefh(), rename("f", "g"), remove("g")]).ok();
 }

@@ -191,6 +191,34 @@ fn a_commit_asks_the_open_file_which_learns_of_every_loss() // RFC 8881 section 
     assert_ne!(verifier(&mut client, &fh), before);
 }
 
+#[test]
+fn a_commit_asks_each_open_of_the_client() // RFC 8881 section 18.3.3
+{
+    let site = site();
+    let (mut client, fh, first) = site.client();
+    client.run(vec![put(&fh), close(first)]).ok();
+    let owners: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+    let open = |client: &mut Client<'_>, name, owner| {
+        let opened = client.at("export", vec![open_how(NOCREATE, by_name(name), 3, 0, owner)]).ok();
+        opened.opened().stateid
+    };
+    // The owners keep their order, since another file keeps them alive.
+    client.make_file("export", "g", b"");
+    owners.iter().for_each(|owner| _ = open(&mut client, "g", owner));
+    for oldest in 0..owners.len() {
+        let mut opens = owners.map(|owner| open(&mut client, "f", owner));
+        let before = verifier(&mut client, &fh);
+        site.disk.lose_data();
+        for other in (0..owners.len()).filter(|other| *other != oldest) {
+            client.run(vec![put(&fh), close(opens[other])]).ok();
+            opens[other] = open(&mut client, "f", owners[other]);
+        }
+        client.run(vec![put(&fh), commit()]).expect(NFS4ERR_IO);
+        assert_ne!(verifier(&mut client, &fh), before);
+        opens.iter().for_each(|open| drop(client.run(vec![put(&fh), close(*open)]).ok()));
+    }
+}
+
 /// Commits a file, and returns the write verifier.
 fn verifier(client: &mut Client<'_>, fh: &[u8]) -> Verifier4 {
     let reply = client.run(vec![put(fh), commit()]).ok();

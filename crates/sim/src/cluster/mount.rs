@@ -87,6 +87,16 @@ impl Backend for GatewayMount {
         self.files.open(caller, object, access).map(|file| self.wrap(object, file))
     }
 
+    fn open_own(
+        &self,
+        owner: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>> {
+        drop(self.session.reach()?);
+        self.files.open_own(owner, object, access).map(|file| self.wrap(object, file))
+    }
+
     fn create_file(
         &self,
         caller: &Caller,

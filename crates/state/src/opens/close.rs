@@ -13,8 +13,9 @@ use crate::{ClientKey, Effects, Nfsstat4, Result, Stateid4};
 use std::hash::Hash;
 
 impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
-    /// Handles OPEN_DOWNGRADE on the open of `file`; the payload stays, the access that READ and
-    /// WRITE have shrinks.
+    /// Handles OPEN_DOWNGRADE on the open of `file`: the access that READ and WRITE have shrinks.
+    /// `narrowed` takes the place of the payload, if there is one opened with this access alone.
+    /// The payload that is not needed (any more) is among the closed ones of `effects`.
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_INVAL (not the union of some of the
@@ -24,8 +25,23 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         client: ClientKey,
         stateid: &Stateid4,
         file: &F,
-        access: u32,
-        deny: u32,
+        (access, deny): (u32, u32),
+        mut narrowed: Option<O>,
+        effects: &mut Effects<O>,
+    ) -> Result<Stateid4> {
+        let stateid = self.shrink(client, stateid, file, (access, deny), &mut narrowed);
+        effects.closed.extend(narrowed);
+        stateid
+    }
+
+    /// Leaves behind the payload that is not needed (any more).
+    fn shrink(
+        &self,
+        client: ClientKey,
+        stateid: &Stateid4,
+        file: &F,
+        (access, deny): (u32, u32),
+        narrowed: &mut Option<O>,
     ) -> Result<Stateid4> {
         let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let held = &mut Held::nothing();
@@ -36,6 +52,10 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         let shrunk = self.state.opens.table.write(key, |open| {
             open.seen = open.seen.within(target).ok_or(Nfsstat4::NFS4ERR_INVAL)?;
             open.seqid = next_seqid(open.seqid);
+            if let Some(narrowed) = narrowed.as_mut() {
+                std::mem::swap(&mut open.payload, narrowed);
+                open.payload_access = access;
+            }
             Ok((std::mem::replace(&mut open.share, target), open.seqid))
         });
         let (before, seqid) = shrunk.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))?;

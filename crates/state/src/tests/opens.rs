@@ -130,16 +130,36 @@ fn a_downgrade_restores_a_union_of_earlier_opens() {
     let key = world.key(&a);
     let stateid = world.open(&a, "o", 1, BOTH, WRITE).unwrap();
     assert_eq!(
-        world.state.opens().open_downgrade(key, &stateid, &1, READ, WRITE),
+        world.state.open_downgrade(key, &stateid, &1, (READ, WRITE), None),
         Err(Nfsstat4::NFS4ERR_INVAL)
     );
     let stateid = world.open(&a, "o", 1, READ, 0).unwrap();
     assert_eq!(world.open(&b, "o", 1, WRITE, 0), Err(Nfsstat4::NFS4ERR_SHARE_DENIED));
-    let down = world.state.opens().open_downgrade(key, &stateid, &1, READ, 0).unwrap();
+    let down = world.state.open_downgrade(key, &stateid, &1, (READ, 0), None).unwrap();
     assert_eq!((down.seqid, down.other), (3, stateid.other));
     assert_eq!(world.state.access(key, &down, &1, WRITE), Err(Nfsstat4::NFS4ERR_OPENMODE));
     assert!(world.open(&b, "o", 1, WRITE, 0).is_ok());
-    assert_eq!(world.state.opens().open_downgrade(key, &down, &1, BOTH, 0), Err(Nfsstat4::NFS4ERR_INVAL));
+    assert_eq!(world.state.open_downgrade(key, &down, &1, (BOTH, 0), None), Err(Nfsstat4::NFS4ERR_INVAL));
+}
+
+#[test]
+fn a_downgrade_replaces_the_payload_and_a_later_open_for_more_needs_another() {
+    // RFC 8881 section 18.18.3
+    let mut world = World::new();
+    let a = world.ready("a");
+    let key = world.key(&a);
+    world.open(&a, "o", 1, READ, 0).unwrap();
+    let stateid = world.open(&a, "o", 1, BOTH, 0).unwrap();
+    world.closed();
+    let wrong = world.state.open_downgrade(key, &stateid, &1, (BOTH, WRITE), Some(7));
+    assert_eq!(wrong, Err(Nfsstat4::NFS4ERR_INVAL));
+    assert_eq!(world.state.take_closed(), [7], "an error leaves the payload");
+    let down = world.state.open_downgrade(key, &stateid, &1, (READ, 0), Some(8)).unwrap();
+    assert_eq!(world.closed(), 1);
+    let payload = || world.state.opens().access(key, &down, &1, READ, |payload| *payload);
+    assert_eq!(payload(), Ok(8));
+    world.open(&a, "o", 1, WRITE, 0).unwrap();
+    assert_eq!(world.state.take_closed(), [8], "it was opened for READ alone");
 }
 
 #[test]

@@ -280,8 +280,9 @@ impl RandomRun {
             }
             RandomStep::Downgrade { stateid, access, deny } => {
                 let (key, file, given) = self.stateid(stateid)?;
-                let downgraded =
-                    self.world.state.opens().open_downgrade(key, &given, &file, access, deny).ok()?;
+                self.opened += 1;
+                let share = (access, deny);
+                let downgraded = self.world.state.open_downgrade(key, &given, &file, share, Some(1)).ok()?;
                 self.note(stateid, downgraded);
             }
             RandomStep::Close { stateid } => {

@@ -137,6 +137,19 @@ impl Shared {
         self.with(|state, effects| state.locks().locku(client, stateid, file, offset, length, effects))
     }
 
+    pub(super) fn open_downgrade(
+        &self,
+        client: ClientKey,
+        stateid: &Stateid4,
+        file: &u32,
+        share: (u32, u32),
+        narrowed: Option<u64>,
+    ) -> Result<Stateid4> {
+        self.with(|state, effects| {
+            state.opens().open_downgrade(client, stateid, file, share, narrowed, effects)
+        })
+    }
+
     pub(super) fn close(&self, client: ClientKey, stateid: &Stateid4, file: &u32) -> Result<Stateid4> {
         self.with(|state, effects| state.opens().close(client, stateid, file, effects))
     }

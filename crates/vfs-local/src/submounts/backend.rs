@@ -233,6 +233,15 @@ impl Backend for SubmountBackend {
         on!(self, object, backend => backend.open(caller, object, access))
     }
 
+    fn open_own(
+        &self,
+        owner: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>> {
+        on!(self, object, backend => backend.open_own(owner, object, access))
+    }
+
     fn create_file(
         &self,
         caller: &Caller,

@@ -237,6 +237,7 @@ macro_rules! backend_conformance {
             permissions::others_get_the_last_class,
             permissions::every_set_of_rights_is_told_apart,
             permissions::opening_needs_the_rights_that_it_asks_for,
+            permissions::the_owner_alone_may_open_past_the_mode,
             permissions::callers_that_may_execute_a_program_may_open_it_for_reading,
             permissions::searching_a_directory_needs_execute,
             permissions::listing_a_directory_needs_read,

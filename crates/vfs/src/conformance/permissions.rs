@@ -97,6 +97,20 @@ pub fn opening_needs_the_rights_that_it_asks_for(t: &Fixture) {
     }
 }
 
+/// An owner keeps the access that it was granted before.
+pub fn the_owner_alone_may_open_past_the_mode(t: &Fixture) {
+    if t.tells_callers_apart() {
+        let file = staff_file(t, 0o070);
+        let (alice, staff) = (user(ALICE), member(BOB, &[STAFF]));
+        assert_eq!(t.backend.open(&alice, &file, BOTH).err(), Some(VfsError::Access));
+        let opened = t.backend.open_own(&alice, &file, BOTH).unwrap();
+        assert_eq!(opened.write_at(b"mine", 0), Ok(4));
+        assert_eq!(t.backend.open_own(&staff, &file, BOTH).err(), Some(VfsError::Access));
+        let directory = t.backend.open_own(&t.owner, &playground_again(t), READ);
+        assert_eq!(directory.err(), Some(VfsError::Isdir));
+    }
+}
+
 /// Clients load programs by READ; ACCESS still tells the truth.
 pub fn callers_that_may_execute_a_program_may_open_it_for_reading(t: &Fixture) {
     if t.tells_callers_apart() {

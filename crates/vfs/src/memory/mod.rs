@@ -297,6 +297,15 @@ impl Backend for MemoryBackend {
         Ok(Arc::new(file::MemoryFile::new(node)))
     }
 
+    fn open_own(&self, owner: &Caller, object: &ObjectHandle, _: OpenAccess) -> VfsResult<Arc<dyn OpenFile>> {
+        let node = self.node(object)?;
+        node.read().content()?;
+        if node.attributes().uid != owner.uid {
+            return Err(VfsError::Access);
+        }
+        Ok(Arc::new(file::MemoryFile::new(node)))
+    }
+
     fn create_file(
         &self,
         caller: &Caller,

@@ -20,6 +20,11 @@ pub(crate) struct Slow {
     synced: Mutex<Vec<ObjectHandle>>,
     /// Whether a sync fails.
     sick: Arc<AtomicBool>,
+    /// Losses of written data that a local program has seen: each is reported once to a file that
+    /// was open then.
+    losses: Arc<AtomicU64>,
+    /// Whether names that are to change cannot be looked up.
+    blind: AtomicBool,
     /// Syncs that failed without a caller.
     sync_failures: AtomicU64,
     /// Whether other servers serve the files as well, and local programs use them.
@@ -32,6 +37,9 @@ struct SlowFile {
     inner: Arc<dyn OpenFile>,
     cold: Arc<AtomicBool>,
     sick: Arc<AtomicBool>,
+    losses: Arc<AtomicU64>,
+    /// The losses reported to it, and those from before it was opened.
+    reported: AtomicU64,
 }
 
 impl Slow {
@@ -48,6 +56,8 @@ impl Slow {
             syncs: AtomicBool::new(false),
             synced: Mutex::default(),
             sick: Arc::default(),
+            losses: Arc::default(),
+            blind: AtomicBool::new(false),
             sync_failures: AtomicU64::new(0),
             shared: AtomicBool::new(false),
             during: Mutex::default(),
@@ -73,6 +83,16 @@ impl Slow {
         self.sick.store(fail, Ordering::SeqCst);
     }
 
+    /// Sets whether no name that is to change can be looked up from now on.
+    pub(crate) fn set_blind(&self, blind: bool) {
+        self.blind.store(blind, Ordering::SeqCst);
+    }
+
+    /// Loses data of all files, and lets a local program see it.
+    pub(crate) fn lose_data(&self) {
+        self.losses.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Fails a sync that no caller has asked for.
     pub(crate) fn fail_own_sync(&self) {
         self.sync_failures.fetch_add(1, Ordering::SeqCst);
@@ -94,7 +114,9 @@ impl Slow {
     }
 
     fn slow(&self, inner: Arc<dyn OpenFile>) -> Arc<dyn OpenFile> {
-        Arc::new(SlowFile { inner, cold: self.cold.clone(), sick: self.sick.clone() })
+        let reported = AtomicU64::new(self.losses.load(Ordering::SeqCst));
+        let (cold, sick, losses) = (self.cold.clone(), self.sick.clone(), self.losses.clone());
+        Arc::new(SlowFile { inner, cold, sick, losses, reported })
     }
 }
 
@@ -105,7 +127,9 @@ impl OpenFile for SlowFile {
     );
 
     fn sync(&self) -> VfsResult<()> {
-        if self.sick.load(Ordering::SeqCst) { Err(VfsError::Os(5)) } else { self.inner.sync() }
+        let losses = self.losses.load(Ordering::SeqCst);
+        let is_new = self.reported.swap(losses, Ordering::SeqCst) < losses;
+        if is_new || self.sick.load(Ordering::SeqCst) { Err(VfsError::Os(5)) } else { self.inner.sync() }
     }
 
     fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<Eof>> {
@@ -182,6 +206,9 @@ impl Backend for Slow {
         directory: &ObjectHandle,
         name: &[u8],
     ) -> VfsResult<FoundObject> {
+        if self.blind.load(Ordering::SeqCst) {
+            return Err(VfsError::Os(5));
+        }
         Ok(FoundObject { handle: self.lookup(caller, directory, name)?, attributes: None })
     }
 
@@ -192,6 +219,15 @@ impl Backend for Slow {
         access: OpenAccess,
     ) -> VfsResult<Arc<dyn OpenFile>> {
         self.inner.open(caller, object, access).map(|file| self.slow(file))
+    }
+
+    fn open_own(
+        &self,
+        owner: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>> {
+        self.inner.open_own(owner, object, access).map(|file| self.slow(file))
     }
 
     fn create_file(
