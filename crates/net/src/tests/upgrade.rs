@@ -138,3 +138,23 @@ fn a_deferred_call_that_does_not_end_keeps_the_server_from_a_standstill() {
     echo.complete_deferred();
     assert_eq!(receive(&mut client), b"later");
 }
+
+#[test]
+fn a_handover_closes_connections_that_hold_too_much_of_memory() {
+    let limits = Limits { handover_bytes_max: 8 << 20, ..Limits::default() };
+    let (server, echo) = start(limits.clone());
+    let mut greedy = narrow(&server);
+    (0..40).for_each(|_| greedy.write_all(&record(b"big")).expect("sent"));
+    let mut modest = connect(&server);
+    modest.write_all(&record(b"hello")).expect("sent");
+    assert_eq!(receive(&mut modest), b"hello");
+    wait_until("replies wait", || server.stats().output_bytes.load(Ordering::SeqCst) > 8 << 20);
+    let inherited = still(&server, &echo);
+    assert_eq!(inherited.image.len(), 1);
+    let (_next, _) = successor(server, inherited, 1, limits);
+    modest.write_all(&record(b"more")).expect("sent");
+    assert_eq!(receive(&mut modest), b"more");
+    let mut rest = Vec::new();
+    let ended = greedy.read_to_end(&mut rest);
+    assert!(ended.is_err() || rest.len() < 40 * BIG, "it is closed");
+}
