@@ -379,15 +379,12 @@ impl Sockets {
         self.draining
     }
 
-    /// Serves requests again; returns whether it had not.
-    pub(crate) fn reopen(&mut self) -> bool {
-        let reopens = std::mem::take(&mut self.draining);
-        if reopens {
-            let all: Vec<u64> = self.connections.keys().copied().collect();
-            // Each is watched again, and those with held requests take their turns.
-            all.into_iter().for_each(|id| self.write_done(id));
-        }
-        reopens
+    /// Serves requests again, held ones first.
+    pub(crate) fn reopen(&mut self) {
+        self.draining = false;
+        let all: Vec<u64> = self.connections.keys().copied().collect();
+        // Each is watched again, and those with held requests take their turns.
+        all.into_iter().for_each(|id| self.write_done(id));
     }
 
     /// Makes images of all connections.
