@@ -44,6 +44,7 @@ use kerberos::Keys;
 pub(crate) use kerberos::accepts_host;
 use listening::OpenedSockets;
 pub(crate) use preflight::{Preflight, check};
+use process::EndsFirst;
 use server::engine::{Delegations, NfsConfig, Start};
 use server::tenants::LimitedTenants;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -130,11 +131,15 @@ fn take_over(
     vfs_local::leave_leases_alone();
     let mut inherited = predecessor.hello()?;
     let process = OwnProcess::begin(&settings, Some(&mut inherited))?;
+    // Two processes and an image need more memory than one. The other one has the clients until
+    // this one serves.
+    let ends_first = EndsFirst::offer();
     let (opened, process) = opened::OpenedServer::open(settings, process, Some(&inherited))?;
     let estate = predecessor.prepared()?;
     let server = opened.inherit(estate, inherited)?;
     predecessor.restored()?;
     predecessor.serving()?;
+    ends_first.into_iter().for_each(EndsFirst::withdraw);
     server.begin();
     Ok((server, process))
 }
