@@ -94,13 +94,11 @@ pub(crate) fn run(
     read: Option<Box<ReadSettings>>,
     end_with_input: bool,
 ) -> anyhow::Result<()> {
-    let in_cluster = settings.cluster.is_some();
+    let (in_cluster, folder) = (settings.cluster.is_some(), state_dir(&settings).ok());
     let outcome = serve(settings, read, end_with_input);
     if in_cluster && let Err(error) = &outcome {
         errln!("orthrus: {error:#}");
-        logging::flush();
-        // The threads of Ceph's libraries would not survive the destructors.
-        vfs_local::exit_at_once(membership::status_for_start(error));
+        membership::end_failed_start(error, folder.as_deref());
     }
     outcome
 }
