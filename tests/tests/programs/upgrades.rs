@@ -146,6 +146,15 @@ fn the_next_process_is_the_first_to_end_when_memory_runs_out_until_it_serves() {
 }
 
 #[test]
+fn a_server_whose_starter_has_ended_is_to_be_restarted() {
+    let folder = empty_folder();
+    let mut server = Serve::new(folder.path().join("state")).arg(data_folder(&folder)).start();
+    let starter: i32 = children(server.pid()).trim().parse().expect("a server has one process below it");
+    kill(Pid::from_raw(starter), Signal::SIGKILL).expect("it is ours");
+    refused(&mut server, None, &["orthrus starter", "restart the server instead"]);
+}
+
+#[test]
 fn a_program_that_others_could_change_or_of_another_folder_is_refused() {
     let (folder, installed) = (empty_folder(), Installation::with_program());
     let server = Serve::new(folder.path().join("state")).program(installed.program());
