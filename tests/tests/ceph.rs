@@ -5,14 +5,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use client::{Client, Error, Filesystem, Flavor, OpenHow, Options, Security};
-use e2e::{Serve, Server, account, empty_folder, in_world, is_root, pattern, status};
+use e2e::{Serve, Server, account, empty_folder, in_world, is_root, orthrus, pattern, run, status};
 use miniceph::{CephDaemon, MiniCeph, MiniCephError, MiniCephOptions};
 use nfs4::NfsLockType4::{READ_LT, WRITE_LT};
 use nfs4::StableHow4::UNSTABLE4;
 use nfs4::{Bitmap4, FATTR4_CHANGE, FATTR4_SIZE, Nfsstat4, OPEN4_SHARE_ACCESS_READ, OpenDelegation4};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rustix::process::Signal as CephSignal;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -404,6 +406,41 @@ fn other_exports_are_served_while_the_metadata_server_hangs() {
         made.unwrap();
     }
     waiting.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_member_whose_start_fails_waits_before_it_takes_its_name_again() {
+    // docs/cluster.md
+    let Some(site) = CephSite::new() else { return };
+    let conf = site.cluster.configuration();
+    site.cluster.ceph(["osd", "pool", "create", "members"]).unwrap();
+    let mut join = orthrus(["cluster", "join", "--pool", "members", "--ceph-user", "admin", "--ceph-conf"]);
+    let joined = run(join.arg(&conf).arg("gw1"));
+    assert!(joined.status.success(), "{}", joined.stderr);
+    let config = site.folder.path().join("orthrus.toml");
+    let text = format!(
+        "state_dir = {:?}\nlisten = \"127.0.0.1:0\"\n[cluster]\nnode = \"gw1\"\npool = \"members\"\n\
+         ceph_user = \"admin\"\nceph_conf = {conf:?}\n[[export]]\nceph = \"/no/such/directory\"\n\
+         ceph_user = \"admin\"\nceph_conf = {conf:?}\nsec = [\"sys\"]\n",
+        site.folder.path().join("state"),
+    );
+    std::fs::write(&config, text).unwrap();
+    let serve = || {
+        let mut serve = orthrus(["serve", "--config"]);
+        serve.arg(&config);
+        serve
+    };
+    let failed = run(&mut serve());
+    assert_eq!(failed.status.code(), Some(1), "{}", failed.stderr);
+    assert!(failed.stderr.contains("/no/such/directory"), "{}", failed.stderr);
+    // At once, as a service manager does.
+    let mut again = serve().stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(again.stderr.take().unwrap()).lines().map(|line| line.unwrap());
+    let waits = lines.take_while(|line| !line.contains("/no/such/directory"));
+    let waits = waits.into_iter().find(|line| line.contains("waiting 5 s after 1 failed start(s)"));
+    assert!(waits.is_some(), "it waits for nothing");
+    kill(Pid::from_raw(again.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(again.wait().unwrap().success(), "it ends at once");
 }
 
 #[test]

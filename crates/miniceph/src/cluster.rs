@@ -5,7 +5,7 @@ use crate::programs::{self, AUTHTOOL, CephProgram, MDS, MON, MONMAPTOOL, OSD, ce
 use crate::watch::Watch;
 use crate::{MiniCephError, error};
 use ceph::fs::{CephFs, CephMount, Credentials, MountOptions, NewInode, XattrFlag, wait_for_unmounts};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -280,17 +280,20 @@ impl MiniCeph {
         }
     }
 
-    /// Sends a signal to a daemon, such as SIGSTOP for one that hangs.
+    /// Sends a signal to a daemon, such as SIGSTOP for one that hangs; that one does nothing more
+    /// when this returns.
     pub fn signal(&self, daemon: &CephDaemon, signal: Signal) {
         if let Some(child) = self.daemons().get(daemon) {
             self.signal_child(child, signal);
+            if signal == Signal::STOP {
+                wait_until_stopped(child);
+            }
         }
     }
 
     fn signal_child(&self, child: &Child, signal: Signal) {
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         // It is our child and was not waited for, so the number is still its own.
-        if let Some(pid) = pid {
+        if let Some(pid) = pid_of(child) {
             // One that has just ended needs no signal.
             let _ = kill_process(pid, signal);
         }
@@ -476,6 +479,18 @@ fn is_active(stat: &str, file_system: &str) -> bool {
 fn uuid() -> Result<String, MiniCephError> {
     let source = Path::new("/proc/sys/kernel/random/uuid");
     fs::read_to_string(source).map(|text| text.trim().to_owned()).map_err(MiniCephError::io(source))
+}
+
+fn pid_of(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+/// Waits until all threads of a process have stopped: a signal stops them one after another, and
+/// those that run meanwhile may still answer.
+fn wait_until_stopped(child: &Child) {
+    let events = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    // An error means that there is nothing to wait for.
+    let _ = pid_of(child).map(|pid| waitid(WaitId::Pid(pid), events));
 }
 
 #[cfg(test)]

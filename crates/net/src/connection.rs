@@ -340,7 +340,7 @@ impl Connection {
             peer: account.peer(),
             trusted: account.is_trusted(),
             input: SharedBytes::from(&*received),
-            output: SharedBytes::from(&*output.bytes()?),
+            output: SharedBytes::from(output.bytes()?),
             closing: *closing,
         };
         Ok((image, link.socket().try_clone_to_owned()?))

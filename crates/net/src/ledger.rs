@@ -434,15 +434,31 @@ impl Ledger {
         if !is_overrun() && !is_full() {
             return;
         }
+        let why = match budget {
+            Budget::Input => "unfinished requests hold too much memory",
+            Budget::Output => "unread replies hold too much memory",
+        };
         let mut table = self.lock();
         // Another thread may have made room meanwhile.
         if is_overrun() {
             let target = part(max, UNTRUSTED_ROOM_PART);
-            self.close_largest(&mut table, budget, false, || self.held_untrusted(budget) > target);
+            self.close_largest(&mut table, budget, false, why, || self.held_untrusted(budget) > target);
         }
         if is_full() {
-            self.close_largest(&mut table, budget, false, || self.held(budget) > part(max, ROOM_PART));
-            self.close_largest(&mut table, budget, true, is_full);
+            self.close_largest(&mut table, budget, false, why, || self.held(budget) > part(max, ROOM_PART));
+            self.close_largest(&mut table, budget, true, why, is_full);
+        }
+    }
+
+    /// Closes connections until the others hold at most `handover_bytes_max` of each budget.
+    pub(crate) fn make_room_for_handover(&self) {
+        let why = "all clients would wait while another process takes over its requests and replies";
+        for budget in [Budget::Input, Budget::Output] {
+            let exceeds = || self.held(budget) > self.limits.handover_bytes_max;
+            let mut table = self.lock();
+            for trusted in [false, true] {
+                self.close_largest(&mut table, budget, trusted, why, exceeds);
+            }
         }
     }
 
@@ -453,6 +469,7 @@ impl Ledger {
         table: &mut AccountTable,
         budget: Budget,
         trusted: bool,
+        why: &str,
         exceeds: impl Fn() -> bool,
     ) {
         if !exceeds() {
@@ -464,14 +481,7 @@ impl Ledger {
             let Some(mut holders) = heap.pop() else { return };
             let Some((_, bytes, id)) = holders.connections.pop() else { continue };
             if let Some(account) = table.accounts.get(&id).cloned() {
-                self.condemn(
-                    table,
-                    &account,
-                    match budget {
-                        Budget::Input => "unfinished requests hold too much memory",
-                        Budget::Output => "unread replies hold too much memory",
-                    },
-                );
+                self.condemn(table, &account, why);
             }
             holders.bytes = holders.bytes.saturating_sub(bytes);
             heap.push(holders);

@@ -27,6 +27,10 @@ pub struct Limits {
     /// Bytes of memory of replies that wait on all connections. Above three quarters of it,
     /// connections with unread replies are not served. Victims are chosen as for `input_bytes_max`.
     pub output_bytes_total_max: usize,
+    /// Bytes of memory of requests, and as many of replies, that another process takes over, for
+    /// which all clients wait. Above it, a handover closes connections; victims are chosen as for
+    /// `input_bytes_max`.
+    pub handover_bytes_max: usize,
     /// Bytes of memory of requests that are read from one connection in one tick, so that none
     /// delays the others.
     pub tick_bytes_max: usize,
@@ -59,6 +63,7 @@ impl Default for Limits {
             output_bytes_max: 16 << 20,
             untrusted_output_bytes_max: 256 << 10,
             output_bytes_total_max: 1 << 30,
+            handover_bytes_max: 64 << 20,
             tick_bytes_max: 4 << 20,
             batch_requests_max: 64,
             deferred_requests_max: 256,

@@ -240,8 +240,11 @@ impl Running {
             && wait_all(self.outgoing.shards(), ShardPhase::Drain, until)
     }
 
-    /// Parks all shards, which drain and have no deferred calls left.
+    /// Parks all shards, which drain and have no deferred calls left. Connections that hold more
+    /// memory than a handover may copy are closed.
     pub fn park(&self, until: Instant) -> bool {
+        // No call is left whose reply could follow, and parking closes these connections.
+        self.shards.make_room_for_handover();
         want_all(self.outgoing.shards(), ShardPhase::Park);
         wait_all(self.outgoing.shards(), ShardPhase::Park, until)
     }

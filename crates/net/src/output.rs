@@ -113,7 +113,7 @@ impl Output {
     ///
     /// # Errors
     /// The error of the kernel that refuses the data of a file.
-    pub(crate) fn bytes(&mut self) -> io::Result<Vec<u8>> {
+    pub(crate) fn bytes(&mut self) -> io::Result<&[u8]> {
         // After an error this process has to send the rest, so the pieces stay until all are bytes.
         for piece in &mut self.pieces {
             let before = piece.memory();
@@ -133,9 +133,12 @@ impl Output {
             sent = 0;
         }
         // Until the other process sends them, this one may have to.
-        self.push_bytes(all.clone());
+        self.push_bytes(all);
         self.since = since;
-        Ok(all)
+        match self.pieces.front() {
+            Some(Piece::Bytes(all)) => Ok(all),
+            Some(Piece::Data(_)) | None => Ok(&[]),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

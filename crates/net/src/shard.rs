@@ -271,8 +271,8 @@ impl<S: Service> Shard<S> {
 
     /// Serves all connections that are ready, lane by lane.
     fn serve(&mut self, ready: &mut ReadyLanes) {
-        if self.sockets.reopen() {
-            self.mailbox.stillness.reach(ShardPhase::Serve);
+        if self.sockets.is_draining() {
+            self.sockets.reopen();
         }
         self.activity.rest();
         let wait = if self.steps.is_empty() { SWEEP_INTERVAL } else { Duration::ZERO };

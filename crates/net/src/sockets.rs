@@ -28,6 +28,10 @@ use std::time::{Duration, Instant};
 
 /// Interval at which connections that wait for memory are checked.
 const SHORT_INTERVAL: Duration = Duration::from_millis(10);
+/// The inverse of the largest share of time that these checks take, and the longest time between
+/// two of them.
+const SHORT_PART: u32 = 20;
+const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The connections of a shard, with the driver that waits for them.
 pub(crate) struct Sockets {
@@ -45,6 +49,8 @@ pub(crate) struct Sockets {
     releasable: HashSet<u64>,
     /// Connections that are not read because memory is short.
     paused: HashSet<u64>,
+    /// When these are checked next.
+    next_check: Instant,
     /// Whether there were such connections at the last sweep.
     was_short: bool,
     /// Readiness that was reported during a turn of the interactive lane, for other connections.
@@ -81,6 +87,7 @@ impl Sockets {
             closed: Vec::new(),
             releasable: HashSet::new(),
             paused: HashSet::new(),
+            next_check: Instant::now(),
             was_short: false,
             deferred: HashSet::new(),
             strangers: Strangers::new(Instant::now()),
@@ -116,11 +123,20 @@ impl Sockets {
         self.resume_paused();
     }
 
-    /// Reads again from connections that no longer have to wait for memory.
+    /// Reads again from connections that no longer have to wait for memory. One peer can have
+    /// thousands that do, so that a check takes as long as many requests of others.
     fn resume_paused(&mut self) {
+        if self.paused.is_empty() {
+            return;
+        }
+        let start = Instant::now();
+        if start < self.next_check {
+            return;
+        }
         let Self { paused, connections, shared, .. } = self;
         let waits = |id: &u64| connections.get(id).is_some_and(|it| it.waits_for_memory(shared));
         let resumed: Vec<u64> = paused.extract_if(|id| !waits(id)).collect();
+        self.next_check = start + (start.elapsed() * SHORT_PART).min(SHORT_PAUSE);
         resumed.into_iter().for_each(|id| self.read_done(id));
     }
 
@@ -379,15 +395,12 @@ impl Sockets {
         self.draining
     }
 
-    /// Serves requests again; returns whether it had not.
-    pub(crate) fn reopen(&mut self) -> bool {
-        let reopens = std::mem::take(&mut self.draining);
-        if reopens {
-            let all: Vec<u64> = self.connections.keys().copied().collect();
-            // Each is watched again, and those with held requests take their turns.
-            all.into_iter().for_each(|id| self.write_done(id));
-        }
-        reopens
+    /// Serves requests again, held ones first.
+    pub(crate) fn reopen(&mut self) {
+        self.draining = false;
+        let all: Vec<u64> = self.connections.keys().copied().collect();
+        // Each is watched again, and those with held requests take their turns.
+        all.into_iter().for_each(|id| self.write_done(id));
     }
 
     /// Makes images of all connections.

@@ -64,18 +64,20 @@ impl Stillness {
         ShardPhase::ALL.get(usize::from(self.wanted.load(Acquire))).copied().unwrap_or_default()
     }
 
-    /// Sets the phase; the caller then wakes the thread.
+    /// Sets the phase; the caller then wakes the thread. From an earlier phase on, the thread has
+    /// to reach later ones anew.
     pub(crate) fn want(&self, phase: ShardPhase) {
-        let progress = self.lock();
+        let mut progress = self.lock();
         self.wanted.store(phase as u8, Release);
+        progress.reached = progress.reached.min(phase);
         drop(progress);
         self.changed.notify_all();
     }
 
-    /// Notes that the thread has reached a phase.
+    /// Notes that the thread has reached a phase, unless an earlier one is wanted by now.
     pub(crate) fn reach(&self, phase: ShardPhase) {
         let mut progress = self.lock();
-        if progress.reached != phase {
+        if progress.reached != phase && phase <= self.wanted() {
             progress.reached = phase;
             self.changed.notify_all();
         }
@@ -102,9 +104,13 @@ impl Stillness {
 
     /// Parks the thread until it is to serve or to end, and runs exports meanwhile.
     pub(crate) fn park(&self, ends: impl Fn() -> bool, mut export: impl FnMut() -> io::Result<Exported>) {
-        self.reach(ShardPhase::Park);
         let mut progress = self.lock();
         while self.wanted() == ShardPhase::Park && !ends() {
+            if progress.reached != ShardPhase::Park {
+                // Also again, if another phase was wanted for a moment.
+                progress.reached = ShardPhase::Park;
+                self.changed.notify_all();
+            }
             if std::mem::take(&mut progress.asked) {
                 drop(progress);
                 let exported = export();

@@ -58,6 +58,11 @@ impl Shards {
         self.ledger.set_connections_max(connections_max);
     }
 
+    /// Closes connections until the others hold no more memory than a handover may copy.
+    pub(crate) fn make_room_for_handover(&self) {
+        self.ledger.make_room_for_handover();
+    }
+
     /// Returns the step, operation and peer of a busy shard.
     fn place(&self, shard: &BusyShard) -> String {
         let mut place = shard.step.to_owned();

@@ -3,12 +3,13 @@
 use client::{Client, Filesystem, Flavor, OpenHow, Options, Security};
 use e2e::upgrade::{fail_under_load, open_files, upgrade_under_load};
 use e2e::{
-    Disk, Ended, Installation, Serve, Server, data_folder, empty_folder, in_own_mounts, in_world, is_root,
-    next_program, orthrus, program, run, status,
+    Disk, Ended, Installation, Serve, Server, data_folder, empty_folder, found, in_own_mounts, in_world,
+    is_root, next_program, orthrus, program, run, status,
 };
 use handover::HandoverImage;
 use nfs4::{NfsLockType4, OPEN4_SHARE_ACCESS_READ};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -116,6 +117,41 @@ fn failed_upgrades_leave_no_descriptor_and_no_process_behind() {
         assert_eq!(children(starter), "");
         assert_eq!(*files_before.get_or_insert(open_files(starter)), open_files(starter), "after {step}");
     }
+}
+
+#[test]
+fn the_next_process_is_the_first_to_end_when_memory_runs_out_until_it_serves() {
+    // proc_pid_oom_score_adj(5)
+    let (folder, installed) = (empty_folder(), Installation::with_program());
+    let server = Serve::new(folder.path().join("state")).program(installed.program());
+    let mut server = server.arg(data_folder(&folder)).start();
+    let score = |process: u32| {
+        let score = fs::read_to_string(format!("/proc/{process}/oom_score_adj")).ok()?;
+        score.trim().parse::<i32>().ok()
+    };
+    let child = |process| children(process).trim().parse::<u32>().ok();
+    let (starter, before) = (child(server.pid()).expect("its starter"), score(server.pid()));
+    let mut command = server.upgrade_command(Some(&faulty(&installed, "prepared", "hang")));
+    let asking = std::thread::spawn(move || run(&mut command));
+    let hung = found("the next process waits for the image", || {
+        // The real program below the one that hangs.
+        let hung = child(starter)?;
+        (score(child(hung)?) == Some(1000)).then_some(hung)
+    });
+    assert_eq!(score(server.pid()), before);
+    kill(Pid::from_raw(hung.cast_signed()), Signal::SIGKILL).expect("it is ours");
+    assert_eq!(asking.join().expect("the command ends").status.code(), Some(1));
+    server.upgrade(None);
+    assert_eq!(score(server.pid()), before);
+}
+
+#[test]
+fn a_server_whose_starter_has_ended_is_to_be_restarted() {
+    let folder = empty_folder();
+    let mut server = Serve::new(folder.path().join("state")).arg(data_folder(&folder)).start();
+    let starter: i32 = children(server.pid()).trim().parse().expect("a server has one process below it");
+    kill(Pid::from_raw(starter), Signal::SIGKILL).expect("it is ours");
+    refused(&mut server, None, &["orthrus starter", "restart the server instead"]);
 }
 
 #[test]

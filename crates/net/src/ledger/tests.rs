@@ -280,3 +280,24 @@ fn all_that_was_counted_is_given_back_in_every_order() {
         assert!(places.connections.is_empty() && places.ranks.is_empty());
     }
 }
+
+#[test]
+fn a_handover_leaves_little_memory_and_the_address_that_holds_most_makes_room() {
+    let mut world = LedgerWorld::new(Limits { handover_bytes_max: 10_000, ..Limits::default() });
+    for ip in ["192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3"] {
+        assert!(world.open(ip));
+    }
+    (0..4).for_each(|index| world.trust(index));
+    let replies =
+        |index: usize, bytes| world.ledger.note(&world.accounts[index], Budget::Output, bytes, false);
+    (0..3).for_each(|index| replies(index, 5_000));
+    replies(3, 4_000);
+    world.holds(3, 9_000);
+    world.ledger.make_room_for_handover();
+    let gone = world.gone();
+    assert!(gone.len() == 2 && gone.iter().all(|index| *index < 3), "{gone:?} of 192.0.2.1");
+    // A stranger goes first.
+    world.holds(4, 2_000);
+    world.ledger.make_room_for_handover();
+    assert!(world.accounts[4].is_condemned() && !world.accounts[3].is_condemned());
+}

@@ -272,3 +272,26 @@ fn a_connection_goes_on_in_another_process_when_its_shard_ends() {
     client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     client.read_exact(&mut [0; 1]).expect("it is open");
 }
+
+#[test]
+fn connections_that_wait_for_memory_take_little_of_the_time() {
+    let mut world = Neighbours::with(Limits { input_bytes_max: 4 << 20, ..Limits::default() });
+    let mut clients = Vec::new();
+    while !world.shared.ledger.is_short(Budget::Input) {
+        clients.push(world.begin_record(clients.len() as u64 + 1));
+    }
+    let waiting = clients.len() as u64 + 1;
+    let mut client = world.connect(waiting);
+    world.trust(waiting);
+    client.write_all(&record(10)).expect("sent");
+    assert!(world.sockets.paused.contains(&waiting));
+    (1..waiting).for_each(|id| world.sockets.end(id));
+    world.sockets.close_ended();
+    // As after a check of very many.
+    world.sockets.next_check = Instant::now() + PATIENCE;
+    world.sockets.wait(Duration::ZERO, &mut Vec::new());
+    assert!(world.sockets.paused.contains(&waiting));
+    world.sockets.next_check = Instant::now();
+    world.wait_for(waiting);
+    assert!(!world.sockets.paused.contains(&waiting));
+}

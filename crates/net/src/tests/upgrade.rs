@@ -138,3 +138,51 @@ fn a_deferred_call_that_does_not_end_keeps_the_server_from_a_standstill() {
     echo.complete_deferred();
     assert_eq!(receive(&mut client), b"later");
 }
+
+#[test]
+fn standstills_in_a_row_begin_no_call() {
+    const ROUNDS: usize = 100;
+    let (server, echo) = start(Limits::default());
+    // All are watched anew when the server goes on, which takes a while.
+    let mut clients: Vec<TcpStream> = (0..200).map(|_| connect(&server)).collect();
+    for _ in 0..ROUNDS {
+        clients.iter_mut().for_each(|client| client.write_all(&record(b"later")).expect("sent"));
+        for _ in 0..3 {
+            drop(still(&server, &echo));
+            server.thaw();
+        }
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                echo.complete_deferred();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        for client in &mut clients {
+            (0..ROUNDS).for_each(|_| assert_eq!(receive(client), b"later"));
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn a_handover_closes_connections_that_hold_too_much_of_memory() {
+    let limits = Limits { handover_bytes_max: 8 << 20, ..Limits::default() };
+    let (server, echo) = start(limits.clone());
+    let mut greedy = narrow(&server);
+    (0..40).for_each(|_| greedy.write_all(&record(b"big")).expect("sent"));
+    let mut modest = connect(&server);
+    modest.write_all(&record(b"hello")).expect("sent");
+    assert_eq!(receive(&mut modest), b"hello");
+    wait_until("replies wait", || server.stats().output_bytes.load(Ordering::SeqCst) > 8 << 20);
+    let inherited = still(&server, &echo);
+    assert_eq!(inherited.image.len(), 1);
+    let (_next, _) = successor(server, inherited, 1, limits);
+    modest.write_all(&record(b"more")).expect("sent");
+    assert_eq!(receive(&mut modest), b"more");
+    let mut rest = Vec::new();
+    let ended = greedy.read_to_end(&mut rest);
+    assert!(ended.is_err() || rest.len() < 40 * BIG, "it is closed");
+}

@@ -44,6 +44,7 @@ use kerberos::Keys;
 pub(crate) use kerberos::accepts_host;
 use listening::OpenedSockets;
 pub(crate) use preflight::{Preflight, check};
+use process::EndsFirst;
 use server::engine::{Delegations, NfsConfig, Start};
 use server::tenants::LimitedTenants;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -93,13 +94,11 @@ pub(crate) fn run(
     read: Option<Box<ReadSettings>>,
     end_with_input: bool,
 ) -> anyhow::Result<()> {
-    let in_cluster = settings.cluster.is_some();
+    let (in_cluster, folder) = (settings.cluster.is_some(), state_dir(&settings).ok());
     let outcome = serve(settings, read, end_with_input);
     if in_cluster && let Err(error) = &outcome {
         errln!("orthrus: {error:#}");
-        logging::flush();
-        // The threads of Ceph's libraries would not survive the destructors.
-        vfs_local::exit_at_once(membership::status_for_start(error));
+        membership::end_failed_start(error, folder.as_deref());
     }
     outcome
 }
@@ -130,11 +129,15 @@ fn take_over(
     vfs_local::leave_leases_alone();
     let mut inherited = predecessor.hello()?;
     let process = OwnProcess::begin(&settings, Some(&mut inherited))?;
+    // Two processes and an image need more memory than one. The other one has the clients until
+    // this one serves.
+    let ends_first = EndsFirst::offer();
     let (opened, process) = opened::OpenedServer::open(settings, process, Some(&inherited))?;
     let estate = predecessor.prepared()?;
     let server = opened.inherit(estate, inherited)?;
     predecessor.restored()?;
     predecessor.serving()?;
+    ends_first.into_iter().for_each(EndsFirst::withdraw);
     server.begin();
     Ok((server, process))
 }

@@ -6,6 +6,8 @@ use nix::time::ClockId;
 use nix::unistd::{SysconfVar, sysconf};
 use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
 use std::time::Duration;
 use vfs_local::{Prepared, ServesAs};
 
@@ -22,6 +24,41 @@ pub(super) fn check(prepared: &Prepared) -> anyhow::Result<()> {
          root. Give it these capabilities (a container: --cap-add), or start it as another user",
         prepared.missing.join(", ")
     );
+}
+
+/// The file in which a process says how readily it ends when memory runs out
+/// (proc_pid_oom_score_adj(5)).
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+/// The value with which a process is the first to end.
+const FIRST_TO_END: i32 = 1000;
+
+/// The offer of this process to end before others when memory runs out.
+#[must_use = "the process stays the first to end until this is withdrawn"]
+pub(super) struct EndsFirst {
+    score: File,
+    former: i32,
+}
+
+impl EndsFirst {
+    /// Makes the offer; `None` where it could not be withdrawn.
+    pub(super) fn offer() -> Option<Self> {
+        let former = std::fs::read_to_string(OOM_SCORE).ok()?.trim().parse().ok()?;
+        let mut offer = Self { score: File::options().write(true).open(OOM_SCORE).ok()?, former };
+        // A process that may lower the value of others can make its own final.
+        let tried = [former + 1, former, FIRST_TO_END].map(|score| offer.set(score));
+        tried.into_iter().all(|set| set.is_ok()).then_some(offer)
+    }
+
+    /// Withdraws the offer: this process serves now.
+    pub(super) fn withdraw(mut self) {
+        if let Err(error) = self.set(self.former) {
+            tracing::warn!("when memory runs out, this process is the first to end: {OOM_SCORE}: {error}");
+        }
+    }
+
+    fn set(&mut self, score: i32) -> io::Result<()> {
+        self.score.write_all(score.to_string().as_bytes())
+    }
 }
 
 pub(super) fn processor_time() -> Option<Duration> {

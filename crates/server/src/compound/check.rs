@@ -61,6 +61,9 @@ impl Compound<'_> {
         if operation.needs_fh && operation.remote != Remote::Untouched {
             self.check_foreign(operation)?;
         }
+        if let Some(Fh::Object(object)) = self.progress.current.as_ref().filter(|_| operation.ranges) {
+            self.check_few_ranges(object)?;
+        }
         match (operation.waits, &self.progress.current) {
             (Waits::Object, Some(Fh::Object(object))) => self.check_at_hand(object),
             (Waits::Disk, Some(Fh::Object(object))) if object.export.backend.may_wait() => {

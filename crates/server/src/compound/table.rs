@@ -79,6 +79,8 @@ pub struct Operation {
     pub waits: Waits,
     /// Whether a remote file system is asked.
     pub remote: Remote,
+    /// Whether it takes the longer, the more ranges of the file are locked.
+    pub ranges: bool,
     /// The function that runs it.
     pub run: Run,
 }
@@ -115,6 +117,7 @@ const fn row(opnum: NfsOpnum4, run: Run) -> Operation {
         result_max: 0,
         waits: Waits::No,
         remote: Remote::Asks,
+        ranges: false,
         run,
     }
 }
@@ -155,6 +158,11 @@ impl Operation {
         self
     }
 
+    const fn ranges(mut self) -> Self {
+        self.ranges = true;
+        self
+    }
+
     const fn v42(mut self) -> Self {
         self.since = 2;
         self
@@ -168,7 +176,7 @@ use Waits::{Disk, Long, Names, Object, Records};
 /// The rows from OP_ACCESS (3) on, without a gap: the number is the index.
 const OPERATIONS: [Operation; 73] = [
     row(OP_ACCESS, ops::access::run).fh().often_cached().waits(Object),
-    row(OP_CLOSE, ops::close::run).fh().reserve(size::STATEID).waits(Names),
+    row(OP_CLOSE, ops::close::run).fh().reserve(size::STATEID).waits(Names).ranges(),
     row(OP_COMMIT, ops::commit::run).fh().waits(Disk),
     row(OP_CREATE, ops::create::run).fh().modifies().reserve(size::CHANGE + size::BITMAP).waits(Names),
     row(OP_DELEGPURGE, ops::unsupported::run),
@@ -176,9 +184,9 @@ const OPERATIONS: [Operation; 73] = [
     row(OP_GETATTR, ops::getattr::run).fh().often_cached().waits(Object),
     row(OP_GETFH, ops::getfh::run).fh().untouched(),
     row(OP_LINK, ops::link::run).fh().modifies().reserve(size::CHANGE).waits(Names),
-    row(OP_LOCK, ops::lock::run).fh().reserve(size::LOCK),
-    row(OP_LOCKT, ops::lockt::run).fh().waits(Object),
-    row(OP_LOCKU, ops::locku::run).fh().reserve(size::STATEID),
+    row(OP_LOCK, ops::lock::run).fh().reserve(size::LOCK).ranges(),
+    row(OP_LOCKT, ops::lockt::run).fh().waits(Object).ranges(),
+    row(OP_LOCKU, ops::locku::run).fh().reserve(size::STATEID).ranges(),
     row(OP_LOOKUP, ops::lookup::run).fh().often_cached().waits(Object),
     row(OP_LOOKUPP, ops::lookupp::run).fh().waits(Disk),
     row(OP_NVERIFY, ops::verify::nverify).fh().often_cached().waits(Object),

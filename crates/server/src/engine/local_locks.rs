@@ -18,6 +18,10 @@ use vfs::{LockKind, LockOutcome, OFFSET_MAX, OpenAccess, RangeLocks, VfsError, V
 /// The owner in LOCK4denied of a lock that a program of this machine holds.
 pub(crate) const LOCAL_OWNER: &[u8] = b"a local program";
 
+/// Locked ranges of a file up to which threads of shards change its locks. The kernel looks through
+/// all of them for each range that changes, and LOCKU and CLOSE can change as many.
+const RANGES_AT_HAND_MAX: usize = 128;
+
 /// Returns the kind of the file system's lock for a lock of clients.
 fn kind(mode: LockMode) -> LockKind {
     match mode {
@@ -172,6 +176,19 @@ impl Compound<'_> {
         let splits = LockRange::new(offset, length).is_ok_and(splits_the_end);
         if splits && self.locks_locally(object) && object.key().is_shared() {
             return Err(Nfsstat4::NFS4ERR_BAD_RANGE.into());
+        }
+        Ok(())
+    }
+
+    /// Checks that the file system of an object holds few locked ranges of it, where this thread
+    /// must not be kept for long.
+    ///
+    /// # Errors
+    /// [`OpStop::Deferred`].
+    pub(crate) fn check_few_ranges(&self, object: &Object) -> OpResult {
+        let is_held = !self.nfs.local_locks.is_empty() && self.locks_locally(object);
+        if is_held && self.state().locks().ranges_of(&object.key()) > RANGES_AT_HAND_MAX {
+            return Err(DeferReason::CurrentExport.into());
         }
         Ok(())
     }

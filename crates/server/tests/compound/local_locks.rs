@@ -2,7 +2,7 @@
 
 use crate::helper::*;
 use crate::local::{Folder, folder};
-use crate::waiting::Site;
+use crate::waiting::{Site, try_on};
 use nfs4::NfsLockType4::{READ_LT, WRITE_LT};
 use nfs4::Nfsstat4::*;
 use nfs4::*;
@@ -210,6 +210,33 @@ fn locks_are_made_weaker_and_stronger_in_place() // RFC 8881 section 9.5
 /// Returns the stateid with sequence number 0, which stands for the newest.
 fn stateid_of(stateid: Stateid4) -> Stateid4 {
     Stateid4 { seqid: 0, ..stateid }
+}
+
+#[test]
+fn changes_of_a_file_with_very_many_locks_leave_the_threads_of_shards() {
+    let (place, server) = server();
+    let mut world = LockWorld::new(&place, &server);
+    let stateid = stateid_of(locked(&world.lock(WRITE_LT, 0, 1, b"a").ok()));
+    let more = |offset| {
+        let locker = Locker4::FALSE(ExistLockOwner4 { lock_stateid: stateid, lock_seqid: 0 });
+        NfsArgop4::OP_LOCK(Lock4Args { locktype: WRITE_LT, reclaim: false, offset, length: 1, locker })
+    };
+    try_on(&world.alice, 1, 1, vec![put(&world.fh), more(2)]).answered(NFS4_OK);
+    for offset in (4..260).step_by(2) {
+        world.alice.run(vec![put(&world.fh), more(offset)]).ok();
+    }
+    let changes =
+        [locku(stateid, 0, u64::MAX), lockt(WRITE_LT, 1000, 1, b"b"), more(1000), close(world.open)];
+    for (sequence, change) in (2..).zip(changes) {
+        let waiting = try_on(&world.alice, 1, sequence, vec![put(&world.fh), change]).waits();
+        let Ok(reply) = waiting.go_on(&world.alice) else { panic!("it waits in its lane") };
+        assert_eq!(reply.status, NFS4_OK);
+        // All ranges are locked anew after LOCKU.
+        for offset in (0..260).step_by(2).filter(|_| sequence == 2) {
+            world.alice.run(vec![put(&world.fh), more(offset)]).ok();
+        }
+    }
+    assert!(world.local.lock(true, 0, 0));
 }
 
 #[test]

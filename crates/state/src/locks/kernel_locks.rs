@@ -69,8 +69,13 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
 
     /// Tells whether anybody has locked anything of a file.
     pub fn has_locks(&self, file: &F) -> bool {
+        self.ranges_of(file) > 0
+    }
+
+    /// Returns the number of locked ranges of a file, of all owners.
+    pub fn ranges_of(&self, file: &F) -> usize {
         let held = &mut Held::nothing();
-        self.state.files.read(held, file).get(file).is_some_and(|file| file.ranges.len() > 0)
+        self.state.files.read(held, file).get(file).map_or(0, |file| file.ranges.len())
     }
 
     /// Returns the ranges that were unlocked or lost since the last call: if no client has locked

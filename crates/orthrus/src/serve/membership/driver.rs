@@ -1,5 +1,6 @@
 //! The thread of the cluster: it reads the grace database, and performs the steps of the member.
 
+use super::back_off;
 use super::ending::{self, NotMember};
 use super::fence::end_sessions;
 use super::records::{ClusterRecords, RecordStore};
@@ -298,6 +299,7 @@ impl Driver {
                 let Some((version, _)) = self.read.take() else { return Ok(Performed::Reread) };
                 if self.tried(|store| store.write(version, &change))?.is_some_and(|written| written) {
                     self.member.written(self.now());
+                    back_off::note_name();
                 }
                 return Ok(Performed::Reread);
             }

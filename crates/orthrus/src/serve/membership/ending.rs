@@ -1,8 +1,10 @@
 //! The end of a gateway that must not go on.
 
+use super::back_off;
 use crate::logging;
 use grace::NodeId;
 use grace_rados::StoreError;
+use std::path::Path;
 
 /// The exit status of a gateway that another instance has replaced, or that was removed from the
 /// cluster. The unit of systemd does not start it again: it would take the name back.
@@ -34,8 +36,18 @@ fn status_for(error: &anyhow::Error) -> i32 {
     if is_replaced(error) || error.is::<NotMember>() { REPLACED_STATUS } else { EVICTED_STATUS }
 }
 
+/// Ends a gateway whose start has failed, and notes the failure for the next start.
+pub(in crate::serve) fn end_failed_start(error: &anyhow::Error, state_dir: Option<&Path>) -> ! {
+    if !is_replaced(error) {
+        state_dir.into_iter().for_each(back_off::note_failure);
+    }
+    logging::flush();
+    // The threads of Ceph's libraries would not survive the destructors.
+    vfs_local::exit_at_once(status_for_start(error))
+}
+
 /// Returns the exit status of a gateway after a start that has failed.
-pub(in crate::serve) fn status_for_start(error: &anyhow::Error) -> i32 {
+fn status_for_start(error: &anyhow::Error) -> i32 {
     if is_replaced(error) { REPLACED_STATUS } else { 1 }
 }
 

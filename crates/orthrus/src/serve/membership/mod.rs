@@ -5,6 +5,7 @@
 //! and gives signs of life. The main thread waits for it at the start, until the file systems may
 //! be mounted, and at the end, until they are unmounted. docs/cluster.md describes the whole.
 
+mod back_off;
 mod driver;
 mod ending;
 mod fence;
@@ -14,7 +15,7 @@ mod report;
 mod session_log;
 
 use ending::NotMember;
-pub(super) use ending::{end_evicted, status_for_start};
+pub(super) use ending::{end_evicted, end_failed_start};
 pub(super) use records::ClusterRecords;
 pub(super) use report::Membership;
 pub(super) use session_log::SessionLog;
@@ -29,7 +30,7 @@ use grace::{NodeId, Timing};
 use grace_rados::{GraceStore, StoreOptions};
 use runtime::NfsService;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -112,6 +113,7 @@ pub(super) struct Member {
     driver: SyncSender<ToDriver>,
     ended: Receiver<bool>,
     membership: Arc<Membership>,
+    state_dir: PathBuf,
 }
 
 /// The facts with which the server starts when its file systems may be mounted.
@@ -138,6 +140,7 @@ impl Member {
         began: Instant,
         manager: &ServiceManager,
     ) -> anyhow::Result<(Self, MemberStart)> {
+        back_off::wait(state_dir, manager);
         let node: NodeId = cluster.node.parse()?;
         let (timing, grace) = timing(settings);
         let store = GraceStore::open(&store_options(cluster, timing.contact_max / 3))
@@ -173,11 +176,13 @@ impl Member {
         let started = manager
             .wait_for_start(&started, START_INTERVAL, || format!("waiting {}", membership.report().waits));
         let start = started.context("the thread of the cluster has ended")??;
-        Ok((Self { driver: sender, ended, membership }, start))
+        Ok((Self { driver: sender, ended, membership, state_dir: state_dir.to_owned() }, start))
     }
 
-    /// Hands the server over, which refuses new state so far. It may answer from now on.
+    /// Hands the server over, which refuses new state so far. It may answer from now on: the start
+    /// has succeeded.
     pub(super) fn attach(&self, service: Arc<NfsService>) {
+        back_off::forget(&self.state_dir);
         service.answer_until(Some(Duration::ZERO));
         let _ = self.driver.send(ToDriver::Attach(service));
     }

@@ -96,7 +96,9 @@ impl Starter {
         starter.last = starter.last.wrapping_add(1);
         let fds: Vec<_> = input.iter().map(AsFd::as_fd).collect();
         let answer = starter.answer(&(starter.last, order), &fds);
-        answer.context("the process that starts the next one (`orthrus starter`) gives no answer")
+        answer.context(
+            "the process that starts the next one (`orthrus starter`) gives no answer; restart the server instead",
+        )
     }
 }
 

@@ -13,11 +13,11 @@ const FIRST: usize = OP_ACCESS as usize;
 /// Operations that differ in NFSv4.0: owners have sequence numbers, and some operations exist only
 /// there.
 const OWN: [Operation; 13] = [
-    row(OP_CLOSE, v40::close::run).fh().reserve(size::STATEID).waits(Names),
+    row(OP_CLOSE, v40::close::run).fh().reserve(size::STATEID).waits(Names).ranges(),
     row(OP_DELEGPURGE, ops::unsupported::run),
-    row(OP_LOCK, v40::lock::run).fh().reserve(size::LOCK),
-    row(OP_LOCKT, v40::lockt::run).fh().waits(Object),
-    row(OP_LOCKU, v40::locku::run).fh().reserve(size::STATEID),
+    row(OP_LOCK, v40::lock::run).fh().reserve(size::LOCK).ranges(),
+    row(OP_LOCKT, v40::lockt::run).fh().waits(Object).ranges(),
+    row(OP_LOCKU, v40::locku::run).fh().reserve(size::STATEID).ranges(),
     row(OP_OPEN, v40::open::run).fh().reserve(size::OPEN).waits(Object),
     row(OP_OPEN_CONFIRM, v40::open_confirm::run).fh().reserve(size::STATEID),
     row(OP_OPEN_DOWNGRADE, v40::open_downgrade::run).fh().reserve(size::STATEID).waits(Names),
