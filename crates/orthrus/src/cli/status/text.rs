@@ -281,6 +281,6 @@ pub(super) mod tests {
             text.contains("  3 Kerberos contexts were refused in the last hour: the log has the reasons"),
             "{text}"
         );
-        assert!(text.contains("  2 requests were refused by the rules of exports"), "{text}");
+        assert!(text.contains("  2 requests were refused by rules or limits"), "{text}");
     }
 }

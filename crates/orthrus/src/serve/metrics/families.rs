@@ -257,7 +257,7 @@ fn operations(page: &mut MetricsText, service: &NfsService) {
 
 fn refusals(page: &mut MetricsText, service: &NfsService) {
     let name = "orthrus_refusals_total";
-    page.family(name, Counter, "Requests that exports refused, by the key with the rule.");
+    page.family(name, Counter, "Requests that a rule of an export or a limit refused, by its key.");
     for (rule, count) in service.server().engine().refusals() {
         page.value(name, &[("rule", rule)], count);
     }
