@@ -81,6 +81,10 @@ pub(crate) fn warnings(report: &StatusReport) -> Vec<Warning> {
         fact: format!("no client is answered: no contact to the cluster for {:.0} s", cluster.contact),
         remedy: "look at the cluster of Ceph: ceph -s",
     });
+    let records = report.records_incomplete.then(|| Warning {
+        fact: "records of clients cannot be written, so these lose their locks at a restart".to_owned(),
+        remedy: "df of the state directory; the log has the error",
+    });
     let expiring = report.held.get("contexts_expiring").filter(|count| **count > 0).map(|count| Warning {
         fact: format!("{count} tickets expire within an hour"),
         remedy: "users renew them with kinit",
@@ -94,7 +98,7 @@ pub(crate) fn warnings(report: &StatusReport) -> Vec<Warning> {
         fact: format!("the file has changes that need a restart ({})", reload.at_restart.join(", ")),
         remedy: "restart or upgrade the server",
     });
-    silent.into_iter().chain(recent).chain(expiring).chain(failed).chain(waiting).collect()
+    silent.into_iter().chain(records).chain(recent).chain(expiring).chain(failed).chain(waiting).collect()
 }
 
 #[cfg(test)]
@@ -126,6 +130,13 @@ mod tests {
         report.state = "silent".to_owned();
         let said = warnings(&report)[0].to_string();
         assert!(said.contains("no contact to the cluster for 31 s") && said.contains("ceph -s"), "{said}");
+    }
+
+    #[test]
+    fn records_that_cannot_be_written_are_a_warning() {
+        let report = StatusReport { records_incomplete: true, ..StatusReport::default() };
+        let said: Vec<_> = warnings(&report).iter().map(ToString::to_string).collect();
+        assert!(said[0].contains("lose their locks at a restart: df of the state directory"), "{said:?}");
     }
 
     #[test]
