@@ -61,6 +61,8 @@ fn an_administrator_finds_the_client_that_locks_a_file() {
         clients.iter().all(|row| row["state"] == "active" && row["address"] == "127.0.0.1"),
         "{clients:?}"
     );
+    let held: Vec<_> = clients.iter().map(|row| row["locks"].as_u64()).collect();
+    assert!(held.contains(&Some(2)) && held.contains(&Some(0)), "as in the list of locks: {clients:?}");
     assert!(rows(&state, "delegations").is_empty());
     let exports = rows(&state, "exports");
     assert_eq!(exports.len(), 1);
