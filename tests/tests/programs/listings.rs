@@ -95,6 +95,9 @@ fn a_listing_without_a_server_says_so_and_others_may_not_ask() {
         !refused.status.success() && refused.stderr.contains("as root or as the server's user"),
         "{refused:?}"
     );
+    // Without `sudo` it looks for a server of the user's own.
+    let other = run(&mut nobody(["clients"]));
+    assert!(!other.status.success() && other.stderr.contains("run the command as root"), "{other:?}");
     drop(server);
     let alone = ask(&state, &["clients"]);
     assert!(!alone.status.success() && alone.stderr.contains("no server runs in"), "{alone:?}");

@@ -4,6 +4,7 @@ use crate::api::{self, ApiClient, ApiError};
 use crate::config::{self, Settings};
 use crate::serve;
 use anyhow::{Context, anyhow};
+use nix::unistd::geteuid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -112,6 +113,10 @@ impl AskedServer {
         match (&self.state_dir, &self.config) {
             (None, Some(_)) => format!(
                 "{why}; if `state_dir` has changed since the server was started, name the former one with --state-dir"
+            ),
+            (None, None) if !geteuid().is_root() => format!(
+                "{why}; run the command as root if the server is the machine's, or name its state directory with \
+                 --state-dir or --config"
             ),
             _ => format!("{why}; name its state directory with --state-dir or --config"),
         }
