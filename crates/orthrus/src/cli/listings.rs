@@ -10,6 +10,7 @@ use crate::output::{errln, out, outln};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::net::IpAddr;
+use terminal::escape_json;
 
 /// The server to ask, and the form of the answer.
 #[derive(clap::Args)]
@@ -55,7 +56,7 @@ impl ListingArguments {
         ];
         let listing: ListingReport<R> = self.server.get(R::PATH, &query)?;
         if self.json {
-            outln!("{}", serde_json::to_string_pretty(&listing)?);
+            outln!("{}", escape_json(&serde_json::to_string_pretty(&listing)?));
             return Ok(());
         }
         let head = R::HEAD.split(' ').map(str::to_owned).collect();
