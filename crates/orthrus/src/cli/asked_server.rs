@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow};
 use nix::unistd::geteuid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ impl AskedServer {
         Ok(self.client()?.patient(time).post(path, body))
     }
 
-    /// Follows a report line by line, until the server ends.
+    /// Follows a report line by line, until the server ends or `each` breaks off.
     ///
     /// # Errors
     /// As [`AskedServer::get`].
@@ -85,7 +86,7 @@ impl AskedServer {
         &self,
         path: &str,
         query: &[(&str, Option<&str>)],
-        each: impl FnMut(T),
+        each: impl FnMut(T) -> ControlFlow<()>,
     ) -> anyhow::Result<()> {
         self.with_remedy(self.client()?.follow(path, query, each))
     }
