@@ -5,7 +5,7 @@ use super::asked_server::AskedServer;
 use crate::api::{
     ClientRow, ContextRow, DelegationRow, ExportRow, ListingReport, LockRow, OpenRow, SessionRow,
 };
-use crate::cli::table::table;
+use crate::cli::table::{duration, table};
 use crate::output::{errln, out, outln};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,11 +26,11 @@ pub(super) struct ListingArguments {
     /// Only rows of this export, by the path that clients mount.
     #[arg(long, value_name = "PATH")]
     export: Option<String>,
-    #[command(flatten)]
-    server: AskedServer,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    server: AskedServer,
 }
 
 /// Checks that a text is an address or an ID of a client: no row has another one.
@@ -88,10 +88,6 @@ fn known(path: &Option<String>) -> String {
     path.clone().unwrap_or_else(|| "-".to_owned())
 }
 
-fn seconds(time: u64) -> String {
-    format!("{time} s")
-}
-
 impl ListingRow for ExportRow {
     const PATH: &str = "/v1/exports";
     const HEAD: &str = "EXPORT FSID CLIENTS SEC ACCESS SQUASH";
@@ -124,7 +120,7 @@ impl ListingRow for ClientRow {
             &self.principal,
             &self.version,
             &self.state,
-            &seconds(self.silent),
+            &duration(self.silent),
             &self.sessions,
             &self.opens,
             &self.locks,
@@ -167,8 +163,8 @@ impl ListingRow for ContextRow {
     fn cells(&self) -> Vec<String> {
         let uid = self.uid.map_or_else(|| "nobody".to_owned(), |uid| uid.to_string());
         let delegated = if self.delegated { "yes" } else { "no" };
-        let silent = self.silent.map_or_else(|| "-".to_owned(), seconds);
-        cells(&[&self.principal, &uid, &self.enctype, &delegated, &seconds(self.expires), &silent])
+        let silent = self.silent.map_or_else(|| "-".to_owned(), duration);
+        cells(&[&self.principal, &uid, &self.enctype, &delegated, &duration(self.expires), &silent])
     }
 }
 
