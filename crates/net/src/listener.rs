@@ -5,6 +5,7 @@ use crate::image::{InheritedConnections, NetImage};
 use crate::ledger::BUSY_TIME;
 use crate::mailbox::Arrival;
 use crate::outgoing::connection_id;
+use crate::owner::plain;
 use crate::relief::{Relief, ReliefBell};
 use crate::shard::{Shard, ShardHandle, ShardParts};
 use crate::shared::SharedParts;
@@ -375,7 +376,7 @@ impl<S: Service> ConnectionAcceptor<S> {
         for _ in 0..BATCH_MAX {
             match self.socket.accept() {
                 Ok((stream, peer)) => {
-                    self.deal_out(count.fetch_add(1, Ordering::AcqRel) + 1, stream, peer);
+                    self.deal_out(count.fetch_add(1, Ordering::AcqRel) + 1, stream, plain(peer));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -439,7 +440,7 @@ impl<S: Service> ConnectionAcceptor<S> {
             drops(ConnectionId(image.id));
         }
         for (image, socket) in connections {
-            let (id, order, peer) = (ConnectionId(image.id), image.order, image.peer);
+            let (id, order, peer) = (ConnectionId(image.id), image.order, plain(image.peer));
             let stream = TcpStream::from(socket);
             stream.set_nonblocking(true)?;
             let Some((index, shard)) = self.next_shard(order) else { continue };

@@ -9,7 +9,7 @@ use rpc::{ConnectionId, record_mark};
 use socket2::{Domain, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -153,6 +153,7 @@ impl Service for EchoService {
                     let data = data.expect("fewer pipes are in use than there may be");
                     Action::SendAttached(b"\0\0\0\0headtail".to_vec(), Attachment { at: 8, data })
                 }
+                b"peer" => Action::Send(format!("\0\0\0\0{}", request.peer).into_bytes()),
                 b"close" => Action::Close,
                 b"big" => Action::Send(vec![0; BIG + 4]),
                 b"long" => {
@@ -288,6 +289,20 @@ fn records_of_all_sizes_come_back_in_order() {
         assert_eq!(receive(&mut stream), vec![size as u8; size]);
     }
     sender.join().expect("sender");
+}
+
+#[test]
+fn a_peer_with_ipv4_has_its_usual_address_at_a_socket_of_both_families() {
+    let echo = Arc::new(EchoService::default());
+    // Machines without IPv6 have no such sockets.
+    let Ok(listener) = Listener::bind((Ipv6Addr::UNSPECIFIED, 0).into()) else {
+        return println!("skipped: there is no IPv6");
+    };
+    let server = listener.start(echo, 1, Limits::default()).expect("threads");
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.address().port())).expect("it listens");
+    stream.write_all(&record(b"peer")).expect("sent");
+    let own = stream.local_addr().expect("an address").to_string();
+    assert_eq!(String::from_utf8(receive(&mut stream)).expect("text"), own);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! A reader that goes away, such as `head`, has read enough: further text is dropped. Any other
 //! failure of standard output, such as a full disk, is kept for the end of the program.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
@@ -43,6 +44,16 @@ pub(crate) fn complain(text: Arguments<'_>) {
 /// Returns why standard output lacks text that a reader still wants.
 pub(crate) fn failure() -> Option<&'static io::Error> {
     FAILURE.get()
+}
+
+/// Returns whether the reader of standard output has gone away, such as `head`. A command that
+/// would write for ever then ends.
+pub(crate) fn is_reader_gone() -> bool {
+    let stdout = io::stdout();
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    // The kernel reports these two without being asked.
+    poll(&mut watched, Some(&Timespec::default())).is_ok()
+        && watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 fn keep(outcome: io::Result<()>) {

@@ -41,7 +41,7 @@ pub struct ListedClient {
     pub requests: u64,
     /// Number of its opens.
     pub opens: usize,
-    /// Number of its lock stateids and locked ranges.
+    /// Number of its locked ranges.
     pub locks: usize,
     /// Number of its delegations, revoked ones included.
     pub delegations: usize,
@@ -201,7 +201,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 sessions: sessions.len(),
                 requests,
                 opens: state.opens.len(),
-                locks: state.locks,
+                locks: state.locks.saturating_sub(state.lock_states.len()),
                 delegations: state.delegations.len(),
                 silent,
                 expired: silent >= self.limits.lease,

@@ -4,6 +4,8 @@
 //! from them the characters that steer a terminal, and [`shell_word`] makes an argument of a
 //! suggested command of them.
 
+use std::fmt::Write;
+
 /// Escapes the characters that steer a terminal, or that hide or reorder others.
 pub fn escape(text: &str) -> String {
     escape_but(text, |_| false)
@@ -14,8 +16,29 @@ pub fn escape_lines(text: &str) -> String {
     escape_but(text, |c| matches!(c, '\n' | '\t'))
 }
 
+/// Escapes the same characters in a JSON text, as JSON does. Only its strings can have them; its
+/// lines stay.
+pub fn escape_json(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c != '\n' && steers(c) {
+            true => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(escaped, "\\u{unit:04x}");
+                }
+            }
+            false => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+fn steers(c: char) -> bool {
+    c.is_control() || is_invisible(c)
+}
+
 fn escape_but(text: &str, is_kept: fn(char) -> bool) -> String {
-    let one = |c: char| match !is_kept(c) && (c.is_control() || is_invisible(c)) {
+    let one = |c: char| match !is_kept(c) && steers(c) {
         true => c.escape_unicode().to_string(),
         false => c.to_string(),
     };
@@ -50,6 +73,15 @@ mod tests {
         assert_eq!(escape("a\u{202e}txt.exe\u{200b}é"), "a\\u{202e}txt.exe\\u{200b}é");
         assert_eq!(escape("x\u{1b}[2J\n"), "x\\u{1b}[2J\\u{a}");
         assert_eq!(escape_lines("a\tb\nc\r\u{9b}"), "a\tb\nc\\u{d}\\u{9b}");
+    }
+
+    #[test]
+    fn a_json_text_keeps_its_meaning_without_characters_that_steer() {
+        let text = "{\n  \"name\": \"a\u{9b}31m\u{202e}\u{e0041}\\u001b é\"\n}";
+        let expected = r#"{
+  "name": "a\u009b31m\u202e\udb40\udc41\u001b é"
+}"#;
+        assert_eq!(escape_json(text), expected);
     }
 
     #[test]

@@ -39,6 +39,13 @@ fn a_client_at_its_limit_of_opens_is_refused_alone_until_a_reload_raises_it() {
     clients.iter_mut().for_each(|(files, opened)| open_all(files, opened));
     // Each address has its own, and the rule is for one of them.
     assert_eq!(clients.each_ref().map(|(_, opened)| opened.len()), [4, 4, 8]);
+    // Their programs report a full disk, so the log names the limit.
+    server.wait_for_log("refused by `opens_max`, as too many files are open: see `orthrus clients`");
+    let line = server.log().lines().find(|line| line.contains("opens_max")).expect("it is there").to_owned();
+    assert!(line.contains("WARN") && line.contains("export=\"/data\""), "{line}");
+    let status = run(orthrus(["status", "--json", "--state-dir"]).arg(folder.path().join("state")));
+    let report: serde_json::Value = serde_json::from_str(&status.stdout).expect("it is JSON");
+    assert_eq!(report["refusals"]["opens_max"], 3, "{report:#}");
 
     write("[limits.client]\nopens_max = 16");
     let ended = run(orthrus(["reload", "--state-dir"]).arg(folder.path().join("state")));

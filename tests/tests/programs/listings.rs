@@ -61,6 +61,8 @@ fn an_administrator_finds_the_client_that_locks_a_file() {
         clients.iter().all(|row| row["state"] == "active" && row["address"] == "127.0.0.1"),
         "{clients:?}"
     );
+    let held: Vec<_> = clients.iter().map(|row| row["locks"].as_u64()).collect();
+    assert!(held.contains(&Some(2)) && held.contains(&Some(0)), "as in the list of locks: {clients:?}");
     assert!(rows(&state, "delegations").is_empty());
     let exports = rows(&state, "exports");
     assert_eq!(exports.len(), 1);
@@ -93,6 +95,9 @@ fn a_listing_without_a_server_says_so_and_others_may_not_ask() {
         !refused.status.success() && refused.stderr.contains("as root or as the server's user"),
         "{refused:?}"
     );
+    // Without `sudo` it looks for a server of the user's own.
+    let other = run(&mut nobody(["clients"]));
+    assert!(!other.status.success() && other.stderr.contains("run the command as root"), "{other:?}");
     drop(server);
     let alone = ask(&state, &["clients"]);
     assert!(!alone.status.success() && alone.stderr.contains("no server runs in"), "{alone:?}");

@@ -49,8 +49,8 @@ pub fn owner(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<u32>> {
     Ok(found.and_then(KnownSocket::owner))
 }
 
-/// Converts an IPv4-mapped IPv6 address to IPv4, as the kernel has it.
-fn plain(address: SocketAddr) -> SocketAddr {
+/// Converts an IPv4-mapped IPv6 address, as sockets of both families have it, to IPv4.
+pub(crate) fn plain(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip if ip.is_ipv4() => SocketAddr::new(ip, address.port()),
         _ => address,

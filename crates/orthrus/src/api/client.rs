@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -68,7 +69,8 @@ impl ApiClient {
         self.ask(Method::GET, &target(path, query), Vec::new())
     }
 
-    /// Follows a report that has a JSON object in each line, until the server ends.
+    /// Follows a report that has a JSON object in each line, until the server ends or `each` breaks
+    /// off.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -76,7 +78,7 @@ impl ApiClient {
         &self,
         path: &str,
         query: &[(&str, Option<&str>)],
-        mut each: impl FnMut(T),
+        mut each: impl FnMut(T) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
         let (mut stream, place) = (self.connect()?, self.state_dir.display());
         let target = target(path, query);
@@ -96,7 +98,10 @@ impl ApiClient {
         }
         while let Some(line) = next()? {
             let line = serde_json::from_str(&line);
-            each(line.with_context(|| format!("the server of {place} has another version"))?);
+            let line = line.with_context(|| format!("the server of {place} has another version"))?;
+            if each(line).is_break() {
+                break;
+            }
         }
         Ok(())
     }

@@ -78,7 +78,7 @@ pub(crate) struct ClientRow {
     /// Requests of its sessions so far; a slot counts up to 2^32.
     pub requests: u64,
     pub opens: usize,
-    /// Lock stateids and locked ranges.
+    /// Number of locked ranges.
     pub locks: usize,
     pub delegations: usize,
     /// Seconds since its lease was renewed.

@@ -58,6 +58,10 @@ pub(crate) struct StatusReport {
     /// Events of the last hour that deserve a look, by name.
     #[serde(default)]
     pub recent: BTreeMap<String, u64>,
+    /// Whether records of clients cannot be written, so that these clients could not reclaim after
+    /// a restart.
+    #[serde(default)]
+    pub records_incomplete: bool,
     /// The last reload, if there was one.
     #[serde(default)]
     pub reload: Option<ReloadStatus>,

@@ -45,7 +45,7 @@ const EVENTS: [(&str, &str, &str); 14] = [
         "look at the disk of its file, or its reader",
     ),
     (ERRORS, "errors of exported file systems", "the log names the export; df and dmesg"),
-    (REFUSALS, "requests were refused by the rules of exports", "the log says who, where and why"),
+    (REFUSALS, "requests were refused by rules or limits", "the log names user, export and rule"),
     (LOOKUPS, "lookups of users had no answer in time", "look at the directory of users"),
 ];
 
@@ -64,7 +64,9 @@ impl fmt::Display for Warning {
 
 /// Returns the counters that should not grow, by name, from the other counters of a report.
 pub(crate) fn watched(report: &StatusReport) -> BTreeMap<String, u64> {
-    let refused = report.refusals.iter().filter(|(rule, _)| *rule != "sec").map(|(_, count)| count).sum();
+    // Clients find the flavor by trying, and users mistype owners.
+    let is_expected = |rule: &str| ["sec", "owner"].contains(&rule);
+    let refused = report.refusals.iter().filter(|(rule, _)| !is_expected(rule)).map(|(_, count)| count).sum();
     // A stale answer stands in for a lookup that has failed or is late.
     let lookups =
         report.lookups.iter().filter(|(outcome, _)| *outcome != "stale").map(|(_, count)| count).sum();
@@ -83,6 +85,10 @@ pub(crate) fn warnings(report: &StatusReport) -> Vec<Warning> {
         fact: format!("no client is answered: no contact to the cluster for {:.0} s", cluster.contact),
         remedy: "look at the cluster of Ceph: ceph -s",
     });
+    let records = report.records_incomplete.then(|| Warning {
+        fact: "records of clients cannot be written, so these lose their locks at a restart".to_owned(),
+        remedy: "df of the state directory; the log has the error",
+    });
     let expiring = report.held.get("contexts_expiring").filter(|count| **count > 0).map(|count| Warning {
         fact: format!("{count} tickets expire within an hour"),
         remedy: "users renew them with kinit",
@@ -96,7 +102,7 @@ pub(crate) fn warnings(report: &StatusReport) -> Vec<Warning> {
         fact: format!("the file has changes that need a restart ({})", reload.at_restart.join(", ")),
         remedy: "restart or upgrade the server",
     });
-    silent.into_iter().chain(recent).chain(expiring).chain(failed).chain(waiting).collect()
+    silent.into_iter().chain(records).chain(recent).chain(expiring).chain(failed).chain(waiting).collect()
 }
 
 #[cfg(test)]
@@ -110,7 +116,7 @@ mod tests {
             |counts: &[(&str, u64)]| counts.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
         let report = StatusReport {
             events: counts(&[("panics", 1), ("accepted", 9)]),
-            refusals: counts(&[("sec", 5), ("clients", 2)]),
+            refusals: counts(&[("sec", 5), ("owner", 3), ("clients", 2)]),
             lookups: counts(&[("failed", 1), ("late", 2), ("stale", 3)]),
             ..StatusReport::default()
         };
@@ -128,6 +134,13 @@ mod tests {
         report.state = "silent".to_owned();
         let said = warnings(&report)[0].to_string();
         assert!(said.contains("no contact to the cluster for 31 s") && said.contains("ceph -s"), "{said}");
+    }
+
+    #[test]
+    fn records_that_cannot_be_written_are_a_warning() {
+        let report = StatusReport { records_incomplete: true, ..StatusReport::default() };
+        let said: Vec<_> = warnings(&report).iter().map(ToString::to_string).collect();
+        assert!(said[0].contains("lose their locks at a restart: df of the state directory"), "{said:?}");
     }
 
     #[test]

@@ -5,8 +5,10 @@ use crate::config::{self, Settings};
 use crate::output::errln;
 use crate::serve;
 use anyhow::{Context, anyhow};
+use nix::unistd::geteuid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -77,7 +79,7 @@ impl AskedServer {
         Ok(self.client()?.patient(time).post(path, body))
     }
 
-    /// Follows a report line by line, until the server ends.
+    /// Follows a report line by line, until the server ends or `each` breaks off.
     ///
     /// # Errors
     /// As [`AskedServer::get`].
@@ -85,7 +87,7 @@ impl AskedServer {
         &self,
         path: &str,
         query: &[(&str, Option<&str>)],
-        each: impl FnMut(T),
+        each: impl FnMut(T) -> ControlFlow<()>,
     ) -> anyhow::Result<()> {
         self.with_remedy(self.client()?.follow(path, query, each))
     }
@@ -113,6 +115,10 @@ impl AskedServer {
         match (&self.state_dir, &self.config) {
             (None, Some(_)) => format!(
                 "{why}; if `state_dir` has changed since the server was started, name the former one with --state-dir"
+            ),
+            (None, None) if !geteuid().is_root() => format!(
+                "{why}; run the command as root if the server is the machine's, or name its state directory with \
+                 --state-dir or --config"
             ),
             _ => format!("{why}; name its state directory with --state-dir or --config"),
         }

@@ -5,11 +5,12 @@ use super::asked_server::AskedServer;
 use crate::api::{
     ClientRow, ContextRow, DelegationRow, ExportRow, ListingReport, LockRow, OpenRow, SessionRow,
 };
-use crate::cli::table::table;
+use crate::cli::table::{duration, table};
 use crate::output::{errln, out, outln};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::net::IpAddr;
+use terminal::escape_json;
 
 /// The server to ask, and the form of the answer.
 #[derive(clap::Args)]
@@ -25,11 +26,11 @@ pub(super) struct ListingArguments {
     /// Only rows of this export, by the path that clients mount.
     #[arg(long, value_name = "PATH")]
     export: Option<String>,
-    #[command(flatten)]
-    server: AskedServer,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    server: AskedServer,
 }
 
 /// Checks that a text is an address or an ID of a client: no row has another one.
@@ -55,7 +56,7 @@ impl ListingArguments {
         ];
         let listing: ListingReport<R> = self.server.get(R::PATH, &query)?;
         if self.json {
-            outln!("{}", serde_json::to_string_pretty(&listing)?);
+            outln!("{}", escape_json(&serde_json::to_string_pretty(&listing)?));
             return Ok(());
         }
         let head = R::HEAD.split(' ').map(str::to_owned).collect();
@@ -85,10 +86,6 @@ fn cells(cells: &[&dyn ToString]) -> Vec<String> {
 
 fn known(path: &Option<String>) -> String {
     path.clone().unwrap_or_else(|| "-".to_owned())
-}
-
-fn seconds(time: u64) -> String {
-    format!("{time} s")
 }
 
 impl ListingRow for ExportRow {
@@ -123,7 +120,7 @@ impl ListingRow for ClientRow {
             &self.principal,
             &self.version,
             &self.state,
-            &seconds(self.silent),
+            &duration(self.silent),
             &self.sessions,
             &self.opens,
             &self.locks,
@@ -166,8 +163,8 @@ impl ListingRow for ContextRow {
     fn cells(&self) -> Vec<String> {
         let uid = self.uid.map_or_else(|| "nobody".to_owned(), |uid| uid.to_string());
         let delegated = if self.delegated { "yes" } else { "no" };
-        let silent = self.silent.map_or_else(|| "-".to_owned(), seconds);
-        cells(&[&self.principal, &uid, &self.enctype, &delegated, &seconds(self.expires), &silent])
+        let silent = self.silent.map_or_else(|| "-".to_owned(), duration);
+        cells(&[&self.principal, &uid, &self.enctype, &delegated, &duration(self.expires), &silent])
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tables of text for terminals.
+//! Tables and times as text for terminals.
 
 use terminal::escape;
 
@@ -20,9 +20,26 @@ pub(super) fn table(rows: impl IntoIterator<Item = Vec<String>>) -> String {
     text
 }
 
+/// Formats a time in its two largest units.
+pub(super) fn duration(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (1.., ..) => format!("{days} d {hours} h"),
+        (0, 1.., _) => format!("{hours} h {minutes} min"),
+        (0, 0, 1..) => format!("{minutes} min {} s", seconds % 60),
+        _ => format!("{seconds} s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_have_at_most_two_units() {
+        let times = [59, 102, 3_660, 36_276, 90_000].map(duration);
+        assert_eq!(times, ["59 s", "1 min 42 s", "1 h 1 min", "10 h 4 min", "1 d 1 h"]);
+    }
 
     #[test]
     fn columns_are_aligned_and_control_characters_escaped() {

@@ -2,7 +2,9 @@
 
 use super::asked_server::AskedServer;
 use crate::api::{TraceLine, TracedOperation};
-use crate::output::{errln, outln};
+use crate::output::{errln, is_reader_gone, outln};
+use std::ops::ControlFlow;
+use terminal::escape_json;
 
 /// Show the operations of a running server as they run.
 ///
@@ -31,7 +33,7 @@ pub(super) struct TraceArguments {
 }
 
 impl TraceArguments {
-    /// Prints operations until the server ends.
+    /// Prints operations until the server ends, or the reader of them.
     ///
     /// # Errors
     /// There is no such file; see [`AskedServer::get`].
@@ -45,20 +47,29 @@ impl TraceArguments {
         ];
         let mut dropped = 0;
         server.follow("/v1/trace", &query, |line: TraceLine| {
-            if json {
-                outln!("{}", serde_json::to_string(&line).unwrap_or_default());
-                return;
+            match json {
+                true => outln!("{}", escape_json(&serde_json::to_string(&line).unwrap_or_default())),
+                false => print(line, &mut dropped),
             }
-            if line.dropped > dropped {
-                outln!("({} operations were dropped: they came too fast)", line.dropped - dropped);
-                dropped = line.dropped;
-            }
-            if let Some(operation) = line.operation {
-                outln!("{}", shown(&operation));
-            }
+            if is_reader_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        errln!("the trace has ended: the server has, or goes on in another process; see `orthrus status`");
+        if !is_reader_gone() {
+            errln!(
+                "the trace has ended: the server has, or goes on in another process; see `orthrus status`"
+            );
+        }
         Ok(())
+    }
+}
+
+/// Prints a line, and the number of operations that were dropped since `dropped` was noted.
+fn print(line: TraceLine, dropped: &mut u64) {
+    if line.dropped > *dropped {
+        outln!("({} operations were dropped: they came too fast)", line.dropped - *dropped);
+        *dropped = line.dropped;
+    }
+    if let Some(operation) = line.operation {
+        outln!("{}", shown(&operation));
     }
 }
 

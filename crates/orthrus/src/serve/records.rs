@@ -81,6 +81,11 @@ impl ClientRecords for Records {
         self.errors.note("the lease could not be stored", self.store.forget_former_lease());
     }
 
+    fn is_complete(&self) -> bool {
+        // A store of another process is taken for incomplete at first.
+        !self.errors.noted.load(Relaxed) || !self.store.is_incomplete()
+    }
+
     fn repair(&self) {
         if !self.store.is_incomplete() {
             return;
@@ -131,10 +136,10 @@ mod tests {
         records.forget(b"gone");
         records.sync();
         records.repair();
-        assert!(store.is_incomplete() && journal().is_empty());
+        assert!(store.is_incomplete() && !records.is_complete() && journal().is_empty());
         std::fs::remove_dir_all(&blocked).expect("it goes");
         records.repair();
-        assert!(!store.is_incomplete());
+        assert!(!store.is_incomplete() && records.is_complete());
         assert_eq!(journal(), journal_line(b"stays", Some(PrincipalHash([7; 16]))));
     }
 

@@ -34,6 +34,11 @@ pub trait ClientRecords: Send + Sync {
     /// client may change for days.
     fn repair(&self) {}
 
+    /// Returns whether no change has failed, or all that have failed are written by now.
+    fn is_complete(&self) -> bool {
+        true
+    }
+
     /// Returns whether a method may wait for a disk.
     fn may_wait(&self) -> bool {
         false

@@ -7,7 +7,9 @@
 
 mod turns;
 
-use super::{Compound, DeferReason, FileKey, Nfs, NfsState, Object, OpResult, OpStop, OpenPayload};
+use super::{
+    Compound, DeferReason, FileKey, Nfs, NfsState, Object, OpResult, OpStop, OpenPayload, RefusedBy,
+};
 use nfs4::Nfsstat4;
 use state::{Lock, LockDenied, LockError, LockMode, LockRange};
 use std::time::Duration;
@@ -108,7 +110,12 @@ impl Compound<'_> {
         let lock = || {
             let lock =
                 |state: &NfsState, effects: &mut _| state.locks().lock(self.now(), client, request, effects);
-            let stateid = self.with_effects(lock)?;
+            let locked = self.with_effects(lock);
+            let stateid = locked.inspect_err(|error| {
+                if let LockError::Status(status) = error {
+                    self.note_if_full(*status, RefusedBy::Locks);
+                }
+            })?;
             self.note_grant();
             Ok(stateid)
         };

@@ -84,6 +84,7 @@ pub use offload::{BackgroundCopy, CopyRunner, OffloadCounts};
 pub(crate) use offload::{CopyRange, Offloads};
 pub(crate) use owners::NAMES_LANE;
 pub use recording::SyncedRecords;
+pub(crate) use refusals::RefusedBy;
 pub use shortage::Shortage;
 pub(crate) use status::allowed as allowed_status;
 pub use suspend::{CommitKey, WaitPolicy, WaitsFor};

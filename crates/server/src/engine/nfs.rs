@@ -349,6 +349,11 @@ impl Nfs {
         outcome
     }
 
+    /// Returns whether the client records are as they should be after a restart.
+    pub fn records_are_complete(&self) -> bool {
+        self.records.is_complete()
+    }
+
     /// Returns whether writing client records can wait for a disk.
     pub(crate) fn records_may_wait(&self) -> bool {
         self.records.may_wait()

@@ -2,8 +2,13 @@
 //! COMPOUND pays for the look at one flag; while all observers want other callers, for one question
 //! more.
 
+use super::refusals::OWNER_BYTES_MAX;
 use super::{Call, Compound, Fh, Nfs};
-use nfs4::{NfsArgop4, NfsOpnum4, Nfsstat4, OpenClaim4, Stateid4};
+use nfs4::attributes::{KNOWN, Purpose, decode_fattr4, name};
+use nfs4::{
+    Createhow4, FATTR4_MODE, FATTR4_MODE_UMASK, FATTR4_OWNER, FATTR4_OWNER_GROUP, FATTR4_SIZE, Fattr4,
+    NfsArgop4, NfsOpnum4, Nfsstat4, OpenClaim4, Openflag4, Stateid4,
+};
 use state::StateidKind;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -37,7 +42,8 @@ pub struct ObservedOperation<'a> {
     pub from_export: Option<&'a str>,
     /// The names in the arguments.
     pub names: Vec<&'a [u8]>,
-    /// Numbers in the arguments, such as offset and length; never data.
+    /// Numbers in the arguments, such as offset and length, and the attributes that are set; never
+    /// data.
     pub detail: String,
     /// Its kind, unless it only looks or uses an open.
     pub deed: Option<Deed>,
@@ -304,7 +310,7 @@ fn names<'a>(arguments: &'a NfsArgop4<'_>) -> Vec<&'a [u8]> {
     }
 }
 
-/// Returns the numbers in the arguments of an operation, without data.
+/// Returns numbers and owners in the arguments of an operation, without data.
 fn detail(arguments: &NfsArgop4<'_>) -> String {
     use NfsArgop4::*;
     let range = |offset: u64, length: u64| format!("offset {offset}, {length} bytes");
@@ -317,11 +323,56 @@ fn detail(arguments: &NfsArgop4<'_>) -> String {
         OP_LOCKU(args) => range(args.offset, args.length),
         OP_LOCKT(args) => format!("{:?}, {}", args.locktype, range(args.offset, args.length)),
         OP_COPY(args) => range(args.ca_src_offset, args.ca_count),
-        OP_OPEN(args) => format!("access {}, deny {}", args.share_access & 3, args.share_deny & 3),
+        OP_CLONE(args) => range(args.cl_src_offset, args.cl_count),
+        OP_ALLOCATE(args) => range(args.aa_offset, args.aa_length),
+        OP_DEALLOCATE(args) => range(args.da_offset, args.da_length),
+        OP_SEEK(args) => format!("offset {}", args.sa_offset),
+        OP_OPEN(args) => {
+            let (access, deny) = (args.share_access & 3, args.share_deny & 3);
+            format!("access {access}, deny {deny}{}", created(&args.openhow))
+        }
+        OP_CREATE(args) => attributes(&args.createattrs),
+        OP_SETATTR(args) => attributes(&args.obj_attributes),
         OP_ACCESS(args) => format!("access {:#x}", args.access),
         OP_READDIR(args) => format!("cookie {}, {} bytes", args.cookie, args.maxcount),
         OP_SEQUENCE(args) => format!("slot {}, sequence {}", args.sa_slotid, args.sa_sequenceid),
         OP_SETXATTR(args) => format!("{} bytes", args.sxa_value.len()),
         _ => String::new(),
     }
+}
+
+/// Returns how an OPEN creates its file; nothing if it does not.
+fn created(how: &Openflag4<'_>) -> String {
+    let attributes = match how {
+        Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(set) | Createhow4::GUARDED4(set)) => attributes(set),
+        Openflag4::OPEN4_CREATE(Createhow4::EXCLUSIVE4_1(both)) => attributes(&both.cva_attrs),
+        Openflag4::OPEN4_CREATE(Createhow4::EXCLUSIVE4(_)) => String::new(),
+        Openflag4::Default(_) => return String::new(),
+    };
+    let separator = if attributes.is_empty() { "" } else { " " };
+    format!(", create{separator}{attributes}")
+}
+
+/// Returns the attributes that are to be set, with size, mode and owners. Owners are quoted: a
+/// client chooses them.
+fn attributes(set: &Fattr4<'_>) -> String {
+    let Ok(values) = decode_fattr4(set, Purpose::Set, &KNOWN) else { return String::new() };
+    let owner = |kind: &str, owner: &[u8]| {
+        let shown = &owner[..owner.len().min(OWNER_BYTES_MAX)];
+        format!("{kind} {:?}", String::from_utf8_lossy(shown))
+    };
+    let known = |attribute| match attribute {
+        FATTR4_SIZE => values.size.map(|size| format!("size {size}")),
+        FATTR4_MODE => values.mode.map(|mode| format!("mode {mode:04o}")),
+        FATTR4_MODE_UMASK => values.mode_umask.as_ref().map(|both| format!("mode {:04o}", both.mu_mode)),
+        FATTR4_OWNER => values.owner.as_ref().map(|name| owner("owner", name)),
+        FATTR4_OWNER_GROUP => values.owner_group.as_ref().map(|name| owner("group", name)),
+        _ => None,
+    };
+    let named = |attribute| {
+        let name = name(attribute);
+        name.strip_prefix("FATTR4_").unwrap_or(name).to_lowercase()
+    };
+    let texts = set.attrmask.iter().map(|attribute| known(attribute).unwrap_or_else(|| named(attribute)));
+    texts.collect::<Vec<_>>().join(", ")
 }

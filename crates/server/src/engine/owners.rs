@@ -42,7 +42,7 @@ impl Compound<'_> {
     /// NFS4ERR_DELAY while it cannot be looked up, [`OpStop::Deferred`].
     pub fn uid_of(&self, owner: &[u8]) -> OpResult<u32> {
         let uid = self.nfs.identity.uid_of_owner_within(owner, self.now(), self.names_wait());
-        let uid = self.await_names(uid)?.map_err(status)?;
+        let uid = self.await_names(uid)?.map_err(|error| self.owner_status(owner, &error))?;
         self.check_number(owner, uid, Self::owner)?;
         Ok(uid)
     }
@@ -53,7 +53,7 @@ impl Compound<'_> {
     /// As [`Compound::uid_of`].
     pub fn gid_of(&self, owner: &[u8]) -> OpResult<u32> {
         let gid = self.nfs.identity.gid_of_owner_within(owner, self.now(), self.names_wait());
-        let gid = self.await_names(gid)?.map_err(status)?;
+        let gid = self.await_names(gid)?.map_err(|error| self.owner_status(owner, &error))?;
         self.check_number(owner, gid, Self::owner_group)?;
         Ok(gid)
     }
@@ -70,13 +70,18 @@ impl Compound<'_> {
         if allowed || owner != number.as_bytes() || name(self, id)? == number {
             return Ok(());
         }
+        self.note_owner(owner, || "the client has to send its name; see `numeric_owners`".to_owned());
         Err(Nfsstat4::NFS4ERR_BADOWNER.into())
     }
-}
 
-fn status(error: OwnerError) -> Nfsstat4 {
-    match error {
-        OwnerError::Source(_) => Nfsstat4::NFS4ERR_DELAY,
-        _ => Nfsstat4::NFS4ERR_BADOWNER,
+    /// Returns the status for an owner without an ID, and notes why it is refused.
+    fn owner_status(&self, owner: &[u8], error: &OwnerError) -> Nfsstat4 {
+        let remedy = match error {
+            OwnerError::Source(_) => return Nfsstat4::NFS4ERR_DELAY,
+            OwnerError::Domain(_) => "set `Domain` in /etc/idmapd.conf of the client, or `domain` here",
+            OwnerError::Malformed | OwnerError::Unknown => "look for the account with getent on the server",
+        };
+        self.note_owner(owner, || format!("{error}: {remedy}"));
+        Nfsstat4::NFS4ERR_BADOWNER
     }
 }

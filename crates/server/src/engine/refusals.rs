@@ -1,5 +1,5 @@
-//! Callers that are refused by a rule of an export, or while the server drains: counted by the
-//! rule, and logged with the remedy.
+//! Callers that are refused by a rule of an export, by a limit, or while the server drains: counted
+//! by the rule, and logged with the remedy.
 
 use super::{Compound, Fh, Object, ObservedRefusal, OpError, principal_of};
 use crate::log_limit::LogLimit;
@@ -10,7 +10,7 @@ use vfs::{Export, RuleClient, SecFlavor};
 
 /// The rule that refuses a caller, most often a key of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RefusedBy {
+pub(crate) enum RefusedBy {
     /// No export at this place admits the client's address.
     Clients,
     /// The export does not have the call's flavor.
@@ -23,16 +23,28 @@ enum RefusedBy {
     Delegated,
     /// The server takes no new clients, by `orthrus drain`.
     Drain,
+    /// The user, the client, the export or the server has as many opens as it may have.
+    Opens,
+    /// The same of sessions.
+    Sessions,
+    /// The same of locks.
+    Locks,
+    /// An owner or a group that a client sets has no account, or another domain.
+    Owner,
 }
 
 /// The rules and their names; the index is that of the counter.
-const RULES: [(RefusedBy, &str); 6] = [
+const RULES: [(RefusedBy, &str); 10] = [
     (RefusedBy::Clients, "clients"),
     (RefusedBy::Sec, "sec"),
     (RefusedBy::Secure, "secure"),
     (RefusedBy::ReadOnly, "read_only"),
     (RefusedBy::Delegated, "delegated"),
     (RefusedBy::Drain, "drain"),
+    (RefusedBy::Opens, "opens_max"),
+    (RefusedBy::Sessions, "sessions_max"),
+    (RefusedBy::Locks, "locks_max"),
+    (RefusedBy::Owner, "owner"),
 ];
 
 impl RefusedBy {
@@ -41,6 +53,9 @@ impl RefusedBy {
         RULES.iter().find(|(known, _)| *known == self).map_or("", |(_, name)| name)
     }
 }
+
+/// Bytes of an owner that a line has.
+pub(super) const OWNER_BYTES_MAX: usize = 128;
 
 /// Counters and log limits, one of each for a rule: refusals by one rule do not hide others.
 #[derive(Debug, Default)]
@@ -144,6 +159,43 @@ impl Compound<'_> {
         }
     }
 
+    /// Notes that a limit refuses one more open, session or lock, if `status` says so. Clients take
+    /// NFS4ERR_NOSPC for a full disk and repeat a call after NFS4ERR_DELAY for ever, so the log has
+    /// to name the limit.
+    pub(crate) fn note_if_full(&self, status: Nfsstat4, limit: RefusedBy) {
+        let refusal = match limit {
+            RefusedBy::Locks => Nfsstat4::NFS4ERR_DELAY,
+            _ => Nfsstat4::NFS4ERR_NOSPC,
+        };
+        if status != refusal {
+            return;
+        }
+        let remedy = || {
+            let name = limit.name();
+            match limit {
+                RefusedBy::Opens => format!("see `orthrus clients`, and raise `{name}` or `ulimit -n`"),
+                _ => format!("see `orthrus clients`, and raise `{name}`"),
+            }
+        };
+        self.note_refusal(limit, || RefusalPlace::outside(self.current_export()), remedy);
+    }
+
+    /// Notes that an owner or a group is refused (NFS4ERR_BADOWNER), of which programs only learn
+    /// that an argument is invalid.
+    pub(super) fn note_owner(&self, owner: &[u8], why: impl FnOnce() -> String) {
+        let shown = &owner[..owner.len().min(OWNER_BYTES_MAX)];
+        let why = || format!("{:?}, {}", String::from_utf8_lossy(shown), why());
+        self.note_refusal(RefusedBy::Owner, || RefusalPlace::outside(self.current_export()), why);
+    }
+
+    /// Returns the export of the current filehandle.
+    fn current_export(&self) -> &str {
+        match &self.progress.current {
+            Some(Fh::Object(object)) => &object.export.pseudo_path,
+            _ => "any",
+        }
+    }
+
     /// Notes a name that does not exist for the client because no export there admits it.
     pub(super) fn note_if_hidden(&self, directory: &Fh, name: &[u8]) {
         let Some(place) = directory.place() else { return };
@@ -207,13 +259,17 @@ impl Compound<'_> {
             RefusedBy::Secure => "refused by `secure`, from a port that any program may use",
             RefusedBy::ReadOnly => "refused by `read_only`",
             RefusedBy::Drain => "refused by `drain`, as a new client",
+            RefusedBy::Opens => "refused by `opens_max`, as too many files are open",
+            RefusedBy::Sessions => "refused by `sessions_max`, as there are too many sessions",
+            RefusedBy::Owner => "refused an owner",
+            RefusedBy::Locks => "refused by `locks_max`, as there are too many locks",
             RefusedBy::Delegated => {
                 "refused by `delegated`, with a ticket that a service got in the user's name"
             }
         };
         let remedy = remedy();
         match rule {
-            RefusedBy::Sec | RefusedBy::ReadOnly => {
+            RefusedBy::Sec | RefusedBy::ReadOnly | RefusedBy::Owner => {
                 tracing::info!(%peer, user, flavor, export, clients, suppressed, "{text}: {remedy}");
             }
             _ => tracing::warn!(%peer, user, flavor, export, clients, suppressed, "{text}: {remedy}"),

@@ -1,6 +1,6 @@
 //! CREATE_SESSION (RFC 8881 section 18.36).
 
-use crate::engine::{Compound, OpResult};
+use crate::engine::{Compound, OpResult, RefusedBy};
 use nfs4::{ChannelAttrs4, CreateSession4Args};
 use state::{ChannelAttrs, CreateSession, CreateSessionOk};
 use xdr::{Decode, Decoder, Encoder};
@@ -34,9 +34,10 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         callback_security,
     };
     let (sender, random) = (c.sender(), c.nfs.random());
-    let ok = c.with_effects(|state, effects| {
+    let made = c.with_effects(|state, effects| {
         state.sessions().create_session(c.now(), &sender, &request, random, effects)
-    })?;
+    });
+    let ok = made.inspect_err(|status| c.note_if_full(*status, RefusedBy::Sessions))?;
     encode(&ok, reply);
     Ok(())
 }

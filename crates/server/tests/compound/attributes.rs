@@ -280,6 +280,8 @@ fn attributes_that_cannot_be_set_are_refused() // RFC 8881 sections 5.5 and 18.3
         let NfsResop4::OP_SETATTR(res) = reply.last() else { panic!() };
         assert!(res.attrsset.is_empty());
     }
+    // Programs learn that an argument is invalid; the log says which, and why.
+    assert!(server.nfs.refusals().contains(&("owner", 3)), "{:?}", server.nfs.refusals());
     let short = Fattr4 { attrmask: Bitmap4::of(&[FATTR4_SIZE]), attr_vals: bytes(&[0; 4]) };
     client.at("export/f", vec![setattr(Stateid4::ANONYMOUS, short)]).expect(NFS4ERR_BADXDR);
 }

@@ -2,7 +2,7 @@
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
-use nfs4::attributes::AttributeValues;
+use nfs4::attributes::{AttributeValues, fattr4};
 use nfs4::*;
 use orthrus_server::engine::{Deed, ObservedOperation, ObservedRefusal, Observer, WantedOperations};
 use std::net::SocketAddr;
@@ -61,6 +61,50 @@ impl Observer for SourcesSeen {
     }
 
     fn refusal(&self, _: &ObservedRefusal<'_>) {}
+}
+
+/// Notes the operations with their numbers.
+#[derive(Clone, Default)]
+struct DetailsSeen(Arc<Mutex<Vec<String>>>);
+
+impl Observer for DetailsSeen {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn wants(&self, _: SocketAddr, _: &str) -> Option<WantedOperations> {
+        Some(WantedOperations::DeedsAndDenials)
+    }
+
+    fn operation(&self, seen: &ObservedOperation<'_>) {
+        self.0.lock().unwrap().push(format!("{}: {}", seen.operation, seen.detail));
+    }
+
+    fn refusal(&self, _: &ObservedRefusal<'_>) {}
+}
+
+#[test]
+fn an_observer_sees_the_mode_the_size_and_the_owner_that_are_set() // RFC 8881 section 18.30
+{
+    let server = Setup::default().start();
+    let seen = DetailsSeen::default();
+    server.nfs.connect_observer(Box::new(seen.clone()));
+    let mut client = Client::new(&server);
+    server.nfs.set_observed(true);
+    client.make_file("export", "f", b"");
+    let owner = AttributeValues {
+        size: Some(7),
+        owner: Some(b"bob\x1b@elsewhere"[..].into()),
+        ..AttributeValues::default()
+    };
+    client.at("export/f", vec![setattr(Stateid4::ANONYMOUS, mode(0o4755))]).expect(NFS4_OK);
+    client
+        .at("export/f", vec![setattr(Stateid4::ANONYMOUS, fattr4(&owner.present(), &owner))])
+        .expect(NFS4ERR_BADOWNER);
+    let seen = seen.0.lock().unwrap();
+    let expected = ["SETATTR: mode 4755", r#"SETATTR: size 7, owner "bob\u{1b}@elsewhere""#];
+    assert_eq!(seen.iter().rev().take(2).rev().collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
+    assert!(seen[0].starts_with("OPEN: access ") && seen[0].contains(", create"), "{seen:?}");
 }
 
 #[test]

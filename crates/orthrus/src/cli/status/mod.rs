@@ -17,6 +17,7 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
+use terminal::escape_json;
 use text::StatusText;
 
 /// Time between two looks at the server: rates are means of this time.
@@ -53,7 +54,7 @@ impl StatusArguments {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let first = self.ask()?;
         if self.json {
-            outln!("{}", serde_json::to_string_pretty(&first)?);
+            outln!("{}", escape_json(&serde_json::to_string_pretty(&first)?));
             return Ok(());
         }
         if std::io::stdout().is_terminal() && !self.once {

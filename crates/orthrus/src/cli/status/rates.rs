@@ -273,17 +273,6 @@ fn spent(flavor: &FlavorStatus, stages: &[&str]) -> f64 {
     stages.iter().filter_map(|stage| flavor.stages.get(*stage)).sum()
 }
 
-/// Formats a time in its two largest units.
-pub(super) fn duration(seconds: f64) -> String {
-    let seconds = seconds as u64;
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (1.., ..) => format!("{days} d {hours} h"),
-        (0, 1.., _) => format!("{hours} h {minutes} min"),
-        _ => format!("{minutes} min {} s", seconds % 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,12 +285,5 @@ mod tests {
         assert_eq!(quantile(&[0, 0, 1], &bounds, 0.99), Some(1.0), "at least");
         assert_eq!(quantile(&[0, 0, 0], &bounds, 0.5), None);
         assert_eq!(quantile(&[], &[], 0.5), None);
-    }
-
-    #[test]
-    fn times_have_two_units() {
-        assert_eq!(duration(59.9), "0 min 59 s");
-        assert_eq!(duration(3_660.0), "1 h 1 min");
-        assert_eq!(duration(90_000.0), "1 d 1 h");
     }
 }

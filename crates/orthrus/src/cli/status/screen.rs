@@ -17,8 +17,16 @@ use terminal::escape;
 const HISTORY: usize = 300;
 /// Lines of the curves with their frame.
 const CURVE_LINES: u16 = 4;
-/// Columns from which tables stand beside each other.
-const WIDE: u16 = 130;
+/// Lines from which there are curves: a lower terminal needs the room for its tables.
+const TALL: u16 = 36;
+/// Columns from which tables stand in two columns.
+const WIDE: u16 = 160;
+/// The least lines of a table: its title, its head and two rows.
+const TABLE_LINES: u16 = 4;
+/// The least columns of the names in a table, unless they are shorter.
+const NAME_COLUMNS: usize = 16;
+/// Columns between two cells, and between two tables.
+const SPACING: u16 = 2;
 
 /// The figures of the last minutes.
 #[derive(Default)]
@@ -49,53 +57,82 @@ pub(super) fn draw(
     history: &StatusHistory,
     fault: Option<&str>,
 ) {
-    let (about, warnings) = (about(rates), warnings(rates, fault));
+    let Rect { width, height, .. } = frame.area();
+    let about = wrapped(&about(rates), width);
+    let mut warnings: Vec<_> =
+        warnings(rates, fault).iter().flat_map(|warning| wrapped(warning, width)).collect();
+    warnings.truncate(usize::from(height / 3));
     let flavors = rates.flavors();
     let [top, curves, flavor_area, middle, bottom, keys] = Layout::vertical([
-        Constraint::Length(about.lines().count() as u16),
-        Constraint::Length(CURVE_LINES),
-        Constraint::Length(flavors.len() as u16 + 3),
-        Constraint::Min(4),
-        Constraint::Length(if warnings.is_empty() { 0 } else { warnings.len() as u16 + 2 }),
+        Constraint::Length(about.len() as u16),
+        Constraint::Length(if height >= TALL { CURVE_LINES } else { 0 }),
+        Constraint::Length(flavors.len() as u16 + 2),
+        Constraint::Min(TABLE_LINES),
+        Constraint::Length(if warnings.is_empty() { 0 } else { warnings.len() as u16 + 1 }),
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    frame.render_widget(Paragraph::new(Text::raw(about)), top);
+    frame.render_widget(Paragraph::new(Text::raw(about.join("\n"))), top);
     draw_curves(frame, curves, rates, history);
-    let widths = [8, 10, 8, 14, 10, 8, 8];
-    draw_table(frame, flavor_area, "Flavors", &FLAVOR_TITLES, flavors.iter().map(flavor_cells), &widths);
+    draw_table(frame, flavor_area, "Flavors", &FLAVOR_TITLES, None, flavors.iter().map(flavor_cells));
     draw_tables(frame, middle, rates);
-    let lines = warnings.iter().map(|line| Line::raw(line.as_str())).collect::<Vec<_>>();
-    let block = framed("Since the start").border_style(Style::new().fg(Color::Yellow));
-    frame.render_widget(Paragraph::new(lines).block(block), bottom);
+    let block = titled("Warnings").border_style(Style::new().fg(Color::Yellow));
+    frame.render_widget(Paragraph::new(warnings.join("\n")).block(block), bottom);
     frame.render_widget(Line::raw("q ends").dim(), keys);
 }
 
-/// Draws operations, clients, exports, files and failures: beside each other where there is room.
+/// Draws operations, clients, exports, files and failures: beside each other where there is room. A
+/// low terminal has only the first of them.
 fn draw_tables(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>) {
-    let [left, right]: [Rect; 2] = match area.width >= WIDE {
-        true => Layout::horizontal([Constraint::Fill(1); 2]).areas(area),
-        false => Layout::vertical([Constraint::Fill(3), Constraint::Fill(4)]).areas(area),
-    };
-    let [operations, failures]: [Rect; 2] = match area.width >= WIDE {
-        true => Layout::vertical([Constraint::Fill(3), Constraint::Fill(2)]).areas(left),
-        false => Layout::horizontal([Constraint::Fill(3), Constraint::Fill(2)]).areas(left),
-    };
-    let [clients, exports, files] =
-        Layout::vertical([Constraint::Fill(3), Constraint::Fill(2), Constraint::Fill(2)]).areas(right);
+    let count = usize::from(area.height / TABLE_LINES).clamp(1, 3);
+    let halves = |area| Layout::horizontal([Constraint::Fill(1); 2]).spacing(SPACING).areas::<2>(area);
+    if area.width >= WIDE {
+        let [left, right] = halves(area);
+        let parts = Layout::vertical(vec![Constraint::Fill(1); count]).split(right);
+        let draw_right = [draw_clients, draw_exports, draw_files];
+        draw_right.iter().zip(parts.iter()).for_each(|(draw, part)| draw(frame, *part, rates));
+        let parts = Layout::vertical(vec![Constraint::Fill(1); count.min(2)]).split(left);
+        let draw_left = [draw_operations, draw_failures];
+        return draw_left.iter().zip(parts.iter()).for_each(|(draw, part)| draw(frame, *part, rates));
+    }
+    let parts = Layout::vertical(vec![Constraint::Fill(1); count]).split(area);
+    draw_clients(frame, parts[0], rates);
+    if let Some(part) = parts.get(1) {
+        let [left, right] = halves(*part);
+        draw_operations(frame, left, rates);
+        draw_failures(frame, right, rates);
+    }
+    if let Some(part) = parts.get(2) {
+        let [left, right] = halves(*part);
+        draw_exports(frame, left, rates);
+        draw_files(frame, right, rates);
+    }
+}
+
+fn draw_clients(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>) {
+    let rows = rates.clients();
+    draw_table(frame, area, "Clients", &CLIENT_TITLES, Some(1), rows.iter().map(client_cells));
+}
+
+fn draw_operations(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>) {
     let rows = rates.operations();
-    let widths = [0, 10, 8, 8];
-    draw_table(frame, operations, "Operations", &OPERATION_TITLES, rows.iter().map(operation_cells), &widths);
+    draw_table(frame, area, "Operations", &OPERATION_TITLES, Some(0), rows.iter().map(operation_cells));
+}
+
+fn draw_failures(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>) {
     let rows = rates.failures();
     let titles = ["STATUS", "PER SECOND"];
-    draw_table(frame, failures, "Failed operations", &titles, rows.iter().map(failure_cells), &[0, 10]);
-    let rows = rates.clients();
-    let widths = [20, 0, 10, 5, 5, 11, 6];
-    draw_table(frame, clients, "Clients", &CLIENT_TITLES, rows.iter().map(client_cells), &widths);
+    draw_table(frame, area, "Failed operations", &titles, Some(0), rows.iter().map(failure_cells));
+}
+
+fn draw_exports(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>) {
     let rows = rates.exports();
-    draw_table(frame, exports, "Exports", &EXPORT_TITLES, rows.iter().map(export_cells), &[0, 10, 9, 9]);
+    draw_table(frame, area, "Exports", &EXPORT_TITLES, Some(0), rows.iter().map(export_cells));
+}
+
+fn draw_files(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>) {
     let rows = rates.files();
-    draw_table(frame, files, "Files", &FILE_TITLES, rows.iter().map(file_cells), &[0, 14]);
+    draw_table(frame, area, "Files", &FILE_TITLES, Some(0), rows.iter().map(file_cells));
 }
 
 /// Returns the warnings, the fault of the connection first.
@@ -104,42 +141,75 @@ fn warnings(rates: &StatusRates<'_>, fault: Option<&str>) -> Vec<String> {
     fault.map(|fault| format!("not up to date: {fault}")).into_iter().chain(of_server).collect()
 }
 
-fn framed(title: &str) -> Block<'_> {
-    Block::new().borders(Borders::ALL).border_style(Style::new().dim()).title(title.bold())
+/// Breaks a text into lines of so many columns between its words.
+fn wrapped(text: &str, width: u16) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut broken = String::new();
+        for word in line.split(' ') {
+            let with_word = broken.chars().count() + 1 + word.chars().count();
+            if !broken.is_empty() && with_word > width.into() {
+                lines.push(std::mem::take(&mut broken));
+            }
+            if !broken.is_empty() {
+                broken.push(' ');
+            }
+            broken.push_str(word);
+        }
+        lines.push(broken);
+    }
+    lines
 }
 
-/// Draws a table with columns of these widths; a width of 0 takes the rest.
+fn titled(title: &str) -> Block<'_> {
+    Block::new().borders(Borders::TOP).border_style(Style::new().dim()).title(title.bold())
+}
+
+/// Draws a table. Columns are as wide as their cells; that of the names takes the rest. The last
+/// columns give way to the names on a narrow terminal.
 fn draw_table(
     frame: &mut Frame<'_>,
     area: Rect,
     title: &str,
     titles: &[&str],
+    names: Option<usize>,
     rows: impl Iterator<Item = Vec<String>>,
-    widths: &[u16],
 ) {
-    let row = |cells: Vec<String>| Row::new(cells.into_iter().map(|cell| Cell::new(escape(&cell))));
-    let widths = widths.iter().map(|width| match width {
-        0 => Constraint::Fill(1),
-        width => Constraint::Length(*width),
+    let escaped = |cells: Vec<String>| cells.iter().map(|cell| escape(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.map(escaped).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([titles[column].len()]).max().unwrap_or_default()
+    };
+    let least = |column| if names == Some(column) { width(column).min(NAME_COLUMNS) } else { width(column) };
+    let spacing = usize::from(SPACING);
+    let fits = |count: &usize| {
+        (0..*count).map(|column| least(column) + spacing).sum::<usize>() <= usize::from(area.width) + spacing
+    };
+    let shown = (1..=titles.len()).rev().find(fits).unwrap_or(1);
+    let widths = (0..shown).map(|column| match names {
+        Some(names) if names == column => Constraint::Fill(1),
+        _ => Constraint::Length(width(column) as u16),
     });
-    let head = Row::new(titles.iter().map(|title| Cell::new(*title))).style(Modifier::DIM);
-    let table = Table::new(rows.map(row).collect::<Vec<_>>(), widths).header(head).column_spacing(2);
-    frame.render_widget(table.block(framed(title)), area);
+    let row = |cells: Vec<String>| Row::new(cells.into_iter().take(shown).map(Cell::new));
+    let head = Row::new(titles[..shown].iter().map(|title| Cell::new(*title))).style(Modifier::DIM);
+    let table = Table::new(rows.iter().cloned().map(row).collect::<Vec<_>>(), widths);
+    frame.render_widget(table.header(head).column_spacing(SPACING).block(titled(title)), area);
 }
 
 fn draw_curves(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>, history: &StatusHistory) {
     let (received, sent) = rates.network();
-    let halves: [Rect; 2] = Layout::horizontal([Constraint::Fill(1); 2]).areas(area);
+    let halves: [Rect; 2] = Layout::horizontal([Constraint::Fill(1); 2]).spacing(SPACING).areas(area);
     let curves = [
         (format!("Requests a second: {:.0}", rates.requests()), &history.requests, Color::Cyan),
         (format!("MB a second: {:.1}", received + sent), &history.megabytes, Color::Green),
     ];
     for (area, (title, values, color)) in halves.into_iter().zip(curves) {
         // The newest second is at the right edge.
-        let shown = usize::from(area.width.saturating_sub(2)).min(values.len());
+        let shown = usize::from(area.width).min(values.len());
         let newest = values.iter().skip(values.len() - shown).copied();
         let curve = Sparkline::default().data(newest.collect::<Vec<_>>()).style(color);
-        frame.render_widget(curve.block(framed(&title)), area);
+        frame.render_widget(curve.block(titled(&title)), area);
     }
 }
 
@@ -182,7 +252,9 @@ mod tests {
             assert!(screen.contains(part), "{part} is missing:\n{screen}");
         }
         assert!(!screen.contains("not up to date"), "{screen}");
-        assert!(shown(160, 40, None).contains("/srv/data/busy"));
+        assert!(
+            shown(160, 40, None).contains("/srv/data/busy") && shown(160, 40, None).contains("host/node@R")
+        );
         assert!(shown(100, 40, Some("no server runs")).contains("not up to date: no server runs"));
     }
 
@@ -194,8 +266,15 @@ mod tests {
     }
 
     #[test]
-    fn a_small_terminal_shows_the_head_and_none_panics() {
-        assert!(shown(80, 24, None).contains("serving"));
+    fn a_small_terminal_shows_clients_and_whole_warnings_and_none_panics() {
+        let screen = shown(80, 24, None);
+        for part in ["serving", "delegations", "krb5p", "10.0.0.2", "host/node@R", "READ", "/srv/data/busy"] {
+            assert!(screen.contains(part), "{part} is missing:\n{screen}");
+        }
+        let screen = shown(60, 24, Some("no server runs in /var/lib/orthrus"));
+        for part in ["Warnings", "host/node@R", "message of the log to the project"] {
+            assert!(screen.contains(part), "{part} is missing:\n{screen}");
+        }
         for (width, height) in [(1, 1), (10, 3), (40, 10), (360, 100)] {
             shown(width, height, Some("x"));
         }

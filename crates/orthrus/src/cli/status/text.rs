@@ -1,8 +1,8 @@
 //! The status as text, for pipes and `--once`.
 
-use super::rates::{FlavorRates, NamedRates, StatusRates, duration};
+use super::rates::{FlavorRates, NamedRates, StatusRates};
 use crate::api::{ClientRow, ClusterReport};
-use crate::cli::table::table;
+use crate::cli::table::{duration, table};
 use std::fmt;
 
 /// Rows of each table but that of the flavors.
@@ -45,7 +45,7 @@ pub(super) fn about(rates: &StatusRates<'_>) -> String {
 
 /// Returns version, time since the start, and state.
 fn head(rates: &StatusRates<'_>) -> String {
-    let (version, up) = (&rates.now.version, duration(rates.now.uptime));
+    let (version, up) = (&rates.now.version, duration(rates.now.uptime as u64));
     format!("orthrus {version}, up {up}, {}", rates.state())
 }
 
@@ -158,11 +158,12 @@ pub(super) fn client_cells((row, rate): &(&ClientRow, f64)) -> Vec<String> {
     vec![
         row.address.clone(),
         row.principal.clone(),
-        format!("{rate:.0}"),
+        // Requests of NFSv4.0 belong to no session, which would count them.
+        if row.version == "4.0" { "-".to_owned() } else { format!("{rate:.0}") },
         row.opens.to_string(),
         row.locks.to_string(),
         row.delegations.to_string(),
-        format!("{} s", row.silent),
+        duration(row.silent),
     ]
 }
 
@@ -281,6 +282,6 @@ pub(super) mod tests {
             text.contains("  3 Kerberos contexts were refused in the last hour: the log has the reasons"),
             "{text}"
         );
-        assert!(text.contains("  2 requests were refused by the rules of exports"), "{text}");
+        assert!(text.contains("  2 requests were refused by rules or limits"), "{text}");
     }
 }

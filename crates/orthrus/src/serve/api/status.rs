@@ -69,6 +69,7 @@ pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
         latency_bounds: ServedRequests::bounds().map(|bound| bound.as_secs_f64()).into(),
         flavors: Kind::ALL.iter().map(|kind| flavor(service, stats, *kind)).collect(),
         recent: recent.since(watched(&counters)),
+        records_incomplete: !engine.records_are_complete(),
         reload: reloads.last(),
         ..counters
     };

@@ -73,6 +73,9 @@ fn server(page: &mut MetricsText, service: &NfsService, table: &ExportTable) {
     page.single("orthrus_grace", Gauge, help, in_grace);
     let help = "1 while the server takes no new clients, by `orthrus drain`.";
     page.single("orthrus_draining", Gauge, help, u8::from(server.engine().is_draining()));
+    let help = "1 while client records cannot be written: these clients could not reclaim after a restart.";
+    let is_incomplete = !server.engine().records_are_complete();
+    page.single("orthrus_records_incomplete", Gauge, help, u8::from(is_incomplete));
     page.single("orthrus_exports", Gauge, "Exports in force.", table.iter().count());
 }
 
@@ -257,7 +260,7 @@ fn operations(page: &mut MetricsText, service: &NfsService) {
 
 fn refusals(page: &mut MetricsText, service: &NfsService) {
     let name = "orthrus_refusals_total";
-    page.family(name, Counter, "Requests that exports refused, by the key with the rule.");
+    page.family(name, Counter, "Requests that a rule of an export or a limit refused, by its key.");
     for (rule, count) in service.server().engine().refusals() {
         page.value(name, &[("rule", rule)], count);
     }

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use terminal::escape_json;
 
 /// Number of lines that wait for the audit log's file; further ones are dropped and counted.
 const AUDIT_LINES_MAX: usize = 8192;
@@ -271,7 +272,8 @@ impl AuditWriter {
                 fields.insert("suppressed".to_owned(), suppressed.into());
             }
         }
-        let text = serde_json::to_string(&fields).unwrap_or_default();
+        // Administrators read the file with grep in a terminal.
+        let text = escape_json(&serde_json::to_string(&fields).unwrap_or_default());
         if let Some(peer) = refused {
             self.shares.charge(peer, text.len());
         }

@@ -182,7 +182,7 @@ function show(now) {
       const old = then.clients.find(other => other.id === row.id) || row;
       return [row, grown(row.requests, old.requests) / seconds];
     }).sort((one, other) => other[1] - one[1] || one[0].silent - other[0].silent).map(([row, rate]) =>
-      [row.address, row.principal, whole(rate), row.opens, row.locks, row.delegations, row.silent + ' s']));
+      [row.address, row.principal, row.version === '4.0' ? '–' : whole(rate), row.opens, row.locks, row.delegations, row.silent + ' s']));
   const warnings = document.getElementById('warnings');
   warnings.hidden = !now.warnings.length;
   warnings.querySelector('ul').replaceChildren(...now.warnings.map(text => element('li', text)));

@@ -9,7 +9,7 @@ mod exclusive;
 mod grant;
 mod target;
 
-use crate::engine::{Compound, Fh, Object, OpError, OpResult, OpenPayload};
+use crate::engine::{Compound, Fh, Object, OpError, OpResult, OpenPayload, RefusedBy};
 use nfs4::{
     Bitmap4, Nfsstat4, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK,
     OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, Open4Args, OpenClaim4, Stateid4,
@@ -127,11 +127,12 @@ pub(crate) fn open(
     loop {
         match c.state().opens().open_allowed(c.now(), client, opener) {
             Err(Nfsstat4::NFS4ERR_NOSPC) if c.expired_make_room_for_open()? => {}
-            allowed => break allowed?,
+            allowed => break allowed.inspect_err(|status| c.note_if_full(*status, RefusedBy::Opens))?,
         }
     }
     if let Ok(place) = c.file(Nfsstat4::NFS4ERR_NOFILEHANDLE) {
-        c.state().opens().group_allowed(&place, claim)?;
+        let allowed = c.state().opens().group_allowed(&place, claim);
+        allowed.inspect_err(|status| c.note_if_full(*status, RefusedBy::Opens))?;
     }
     let target = target::find(c, args, share)?;
     let (change, attrset) = (target.change, target.attrset);
