@@ -290,7 +290,7 @@ impl<E: Executor> NfsService<E> {
         copies.into_iter().for_each(|copy| drop(self.gate.admit(copy)));
     }
 
-    /// Has background copies go on.
+    /// Continues the background copies.
     pub fn resume_copies(&self) {
         let server = self.server();
         server.engine().resume_copies(self.gate.open(), &|| server.now());

@@ -125,7 +125,7 @@ impl Running {
         out
     }
 
-    /// Has all calls end, and background copies pause.
+    /// Ends all calls and pauses background copies.
     fn stand_still(&mut self) -> Vec<Out> {
         // They have no thread of their own here.
         self.service.pause_copies();
@@ -314,7 +314,7 @@ impl Machine {
         Ok(self.go_on(step))
     }
 
-    /// Has the process that serves from now on continue its background copies.
+    /// Continues the background copies in the process that serves from now on.
     fn go_on(&mut self, mut step: Step) -> Step {
         if !step.crashed {
             step.add(self.run(|running| {

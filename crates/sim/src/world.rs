@@ -313,8 +313,8 @@ impl Inner {
         }
     }
 
-    /// Has the server go on in another process, which may fail. `late` are records that a
-    /// deliberate fault lets the old process serve too late.
+    /// Upgrades the server to another process, which may fail. `late` are records that a deliberate
+    /// fault lets the old process serve too late.
     fn upgrade(&mut self, late: Vec<(u64, usize, Vec<u8>)>) {
         if !self.machine.is_up() {
             return;

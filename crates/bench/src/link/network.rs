@@ -154,7 +154,7 @@ fn check(spec: LinkSpec) -> Result<()> {
     batch(TC, "qdisc del dev lo root\n")
 }
 
-/// Has ip or tc carry out commands.
+/// Runs a list of commands with ip or tc.
 fn batch(tool: SystemTool, commands: &str) -> Result<()> {
     fed(tool.command()?.args(["-batch", "-"]), commands).map(drop)
 }

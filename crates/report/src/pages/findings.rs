@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// How far rates may be apart that are called about equal.
 const ABOUT: f64 = 0.1;
 
-/// The CPU use that all of NFS stayed below but for krb5p with small files, as a part of the
+/// The CPU use that all of NFS stayed below, except krb5p with small files, as a part of the
 /// machine.
 const LITTLE_CPU: f64 = 0.1;
 

@@ -117,7 +117,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         Err(Nfsstat4::NFS4ERR_DELAY)
     }
 
-    /// Has a delegation of a file recalled, to be revoked by then if not earlier.
+    /// Recalls a delegation of a file. It is revoked at the deadline, if not earlier.
     fn begin_recall(
         &self,
         _file: &FileState<F>,
