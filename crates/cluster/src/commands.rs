@@ -2,7 +2,7 @@
 
 use crate::network::Machine;
 use crate::{Folder, Options};
-use bench::mounted::tools::SBIN;
+use bench::tools::SBIN;
 
 /// Returns words as a command.
 pub(crate) fn words(words: &[impl AsRef<str>]) -> Vec<String> {

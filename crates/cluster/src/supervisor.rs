@@ -7,7 +7,7 @@
 use crate::plan::{Action, plan};
 use crate::{Folder, Step, commands};
 use anyhow::{Context, bail};
-use bench::mounted::tools::fed;
+use bench::tools::fed;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};

@@ -11,9 +11,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::carrier::{Carried, Carrier};
 use super::on_mount::drop_cache;
 use super::sources::{Contents, Sources};
+use crate::MountFacts;
 use crate::Pattern;
 use crate::measuring::{Case, CaseDriver, CaseTurn, Copy, Fetch, Load, Record, Sample};
-use crate::mounted::{MountFacts, ensure_room};
+use crate::mounted::ensure_room;
 use crate::native::HANGS;
 
 /// The contents of the file for reads.

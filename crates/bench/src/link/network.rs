@@ -1,7 +1,7 @@
 //! Two network namespaces with a shaped pair of devices between them.
 
 use super::LinkSpec;
-use crate::mounted::tools::{SystemTool, fed};
+use crate::tools::{SystemTool, fed};
 use anyhow::{Context as _, Result, ensure};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::geteuid;
