@@ -12,6 +12,7 @@ mod limits;
 #[cfg(test)]
 mod links;
 mod memcheck;
+mod outcome;
 mod protocol;
 mod read_plus;
 mod simulate;

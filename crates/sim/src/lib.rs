@@ -9,6 +9,7 @@
 mod check;
 mod client;
 mod cluster;
+mod contents;
 mod disk;
 mod faults;
 mod gateway;

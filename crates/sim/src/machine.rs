@@ -1,6 +1,7 @@
 //! The server's machine: the disk and the journal, which survive a crash, and the server, which
 //! does not.
 
+use crate::contents::{private_content, private_path};
 use crate::disk::{Disk, Fuse};
 use crate::journal::Journal;
 use crate::kerberos::{self, SimRealm, UserMap};
@@ -9,7 +10,6 @@ use crate::plan::{self, Plan};
 use crate::rng::Rng;
 use crate::tamper::Tamper;
 use crate::upgrade::{self, KeptFiles, UpgradeFault};
-use crate::work::private;
 use rpc::ConnectionId;
 use runtime::{
     Action, Builder, CompletionSender, Deterministic, NfsService, Request, Service, ShardMemory, housekeeping,
@@ -189,7 +189,7 @@ impl Machine {
         let disk = Disk::new(files, fuse.clone(), plan.slow_disk, plan.mutation);
         disk.prepare(paths);
         (0..plan.clients).for_each(|host| {
-            disk.prepare_private(&private::path(host), kerberos::uid(host), &private::content(host));
+            disk.prepare_private(&private_path(host), kerberos::uid(host), &private_content(host));
         });
         Self {
             disk: Arc::new(disk),

@@ -1,10 +1,10 @@
 //! Data: a block of a file with one writer holds its last write. After a crash, it may hold an
 //! earlier one, but none before the last write that was known to be on stable storage.
 
+use crate::contents::{BLOCK, BLOCKS, id_of};
 use crate::disk::Disk;
 use crate::history::{History, Violation, WriteOp};
 use crate::trace::{digest, line};
-use crate::work::data::{BLOCK, BLOCKS, id_of};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

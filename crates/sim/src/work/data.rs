@@ -1,29 +1,12 @@
 //! Data: each client writes a file of its own, block by block, and reads the files of others.
 
 use crate::client::{Client, Lost, Open, Reply, commit, put, read, write};
+use crate::contents::{BLOCK, BLOCKS, block, id_of};
 use crate::history::{ReadOp, WriteOp};
 use nfs4::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// Bytes of a block, which the number of its write fills.
-pub(crate) const BLOCK: usize = 64;
-/// Blocks of a file.
-pub(crate) const BLOCKS: usize = 10;
-
-/// Returns the bytes of a block.
-pub(crate) fn block(id: u64) -> Vec<u8> {
-    id.to_be_bytes().repeat(BLOCK / 8)
-}
-
-/// Returns the number of the write that fills a block: 0 for an unwritten block, `None` if there is
-/// no single one.
-pub(crate) fn id_of(bytes: &[u8]) -> Option<u64> {
-    let mut words = bytes.chunks(8).map(|word| word.try_into().ok().map(u64::from_be_bytes));
-    let first = words.next()??;
-    words.all(|word| word == Some(first)).then_some(first)
-}
 
 /// The write verifier of a write without a reply.
 const UNKNOWN: Verifier4 = [0xff; 8];
