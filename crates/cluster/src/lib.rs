@@ -11,6 +11,7 @@
 //! folder.
 
 mod commands;
+mod down;
 mod files;
 mod folder;
 mod job;
@@ -25,13 +26,14 @@ mod status;
 mod supervisor;
 mod up;
 
-pub use folder::{DIR, Folder, Record};
-pub use job::{Ended, Job, set};
+pub use down::down;
+pub use folder::{DIR, LabFolder, LabRecord};
+pub use job::{JobEnd, NodeScript, set};
 pub use needs::{Need, Needs, check};
-pub use network::{Machine, node_address, node_name};
-pub use options::{FLAVORS, Nat, Options, Storage};
-pub use plan::{Action, Step, plan};
-pub use processes::{Process, down};
-pub use status::{Status, status};
+pub use network::{LabMachine, node_address, node_name};
+pub use options::{FLAVORS, LabOptions, LabStorage, Nat};
+pub use plan::{LabAction, LabStep, plan};
+pub use processes::Process;
+pub use status::{LabStatus, status};
 pub use supervisor::hold;
-pub use up::{Progress, up};
+pub use up::{FolderOnFailure, Progress, up};
