@@ -118,7 +118,7 @@ pub(super) fn of_source(source: &RustSource) -> Vec<(usize, String)> {
     else {
         return Vec::new();
     };
-    if rest.split('/').any(|part| part.starts_with("test") || part.ends_with("tests.rs")) {
+    if is_of_tests(rest) {
         return Vec::new();
     }
     let code = source.shipped();
@@ -143,6 +143,11 @@ pub(super) fn of_source(source: &RustSource) -> Vec<(usize, String)> {
     found
 }
 
+/// True if a file below `src` has tests only.
+pub(super) fn is_of_tests(file: &str) -> bool {
+    file.split('/').any(|part| part.starts_with("test") || part.ends_with("tests.rs"))
+}
+
 /// True if a file is `module.rs`, or is in the folder `module`.
 fn below(path: &str, module: &str) -> bool {
     path.strip_prefix(module).is_some_and(|rest| rest.starts_with('/') || rest == ".rs")
@@ -157,7 +162,7 @@ fn touches(path: &str, never: &str) -> bool {
 }
 
 /// Lists the paths with `::` of a code, `use` trees expanded, with their lines.
-fn paths(code: &str) -> Vec<(usize, String)> {
+pub(super) fn paths(code: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut line = 1;
     let mut rest = code;
