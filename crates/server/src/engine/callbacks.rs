@@ -54,7 +54,7 @@ impl Nfs {
     }
 
     /// Returns whether a COMPOUND still waits for a client's answer to CB_GETATTR (see
-    /// [`WaitsFor::answer`](crate::engine::WaitsFor::answer)).
+    /// [`WaitsFor::getattr_wait`](crate::engine::WaitsFor::getattr_wait)).
     pub fn getattr_pending(&self, wait: GetattrWait) -> bool {
         self.state.delegations().getattr_pending(wait)
     }
