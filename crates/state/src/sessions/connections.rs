@@ -198,14 +198,12 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         let bound = session.connections(held).iter().find(explicit).map(|connection| connection.bound());
         match bound {
             None => {
-                let (fore, back) = (wanted != Bound::Back, wanted != Bound::Fore);
-                self.associate(held, &session, caller.connection, fore, back);
+                self.associate(held, &session, caller.connection, wanted);
                 Ok(wanted)
             }
             Some(bound) if direction.accepts(bound) => {
                 // The client may say it again because callbacks did not get through.
-                let (fore, back) = (bound != Bound::Back, bound != Bound::Fore);
-                self.associate(held, &session, caller.connection, fore, back);
+                self.associate(held, &session, caller.connection, bound);
                 Ok(bound)
             }
             Some(_) => Err(Nfsstat4::NFS4ERR_INVAL),
@@ -250,9 +248,9 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         held: &mut Held<RegistryLevel>,
         session: &Session,
         connection: u64,
-        fore: bool,
-        back: bool,
+        bound: Bound,
     ) {
+        let (fore, back) = (bound != Bound::Back, bound != Bound::Fore);
         let bound = Connection { id: connection, fore, back, explicit: true, silent: false };
         let mut connections = session.connections_mut(held);
         match connections.iter_mut().find(|other| other.id == connection) {
