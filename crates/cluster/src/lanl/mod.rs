@@ -2,8 +2,8 @@
 //! same time.
 //!
 //! The nodes measure with `orthrus bench lanl` on their mounts. First one node compares all
-//! flavors, interleaved; that is the report. Then each flavor and each of the two copies is run by
-//! itself, on one node and on all, so that all nodes do the same at the same time and the server's
+//! flavors, interleaved; that is the report. Then each flavor and each of the two copies runs
+//! alone, on one node and on all. All nodes thus do the same at the same time, and the server's
 //! processor time is known for it.
 
 mod record;
