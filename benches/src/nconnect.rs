@@ -5,6 +5,7 @@
 //! numbers of connections within each flavor, in turns, because the floor is the ratio of eight
 //! connections to one. Sessions, intervals and the rest are the same.
 
+use super::load::TransferKind::Read;
 use super::load::{self, FILE_SIZE, rate_unit};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::test_bed::TestBed;
@@ -64,7 +65,7 @@ fn ways() -> Vec<(u32, Option<u32>)> {
 
 fn case(flavor: Flavor, (connections, lag_max): (u32, Option<u32>)) -> Case {
     let layout = ClientLayout { connections, lag_max, ..ClientLayout::ONE };
-    let load = load::laid_out(load::random(false, DEPTH), layout);
+    let load = load::laid_out(load::random(Read, DEPTH), layout);
     load::case(flavor.name(), &variant(connections, lag_max), flavor, load)
 }
 

@@ -1,5 +1,6 @@
 //! Everything that must pass before a change lands, in the order in which it fails fastest.
 
+use crate::generated_page::PageTask;
 use crate::outcome::CiOutcome;
 use crate::{exposure, fuzz, licences, protocol, tests, tidy};
 use anyhow::bail;
@@ -91,7 +92,7 @@ fn format() -> anyhow::Result<CiOutcome> {
 
 fn codegen() -> anyhow::Result<CiOutcome> {
     steps::cargo(&["run", "--quiet", "--locked", "--package", "xdrgen", "--", "--check"])?;
-    protocol::run(true).map(|()| CiOutcome::Passed)
+    protocol::run(PageTask::Check).map(|()| CiOutcome::Passed)
 }
 
 fn tidy() -> anyhow::Result<CiOutcome> {

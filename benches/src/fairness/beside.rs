@@ -4,6 +4,7 @@ use super::FairnessSelection;
 use super::floods::{FloodKind, RunningFlood, floods};
 use crate::busy::{FLOOR, ahead, beside};
 use crate::contexts::tokens;
+use crate::load::TransferKind::Read;
 use crate::load::{self, FILE_SIZE, LoadedSessions, METADATA};
 use crate::output::{BenchFigure, BenchOutput, Floor};
 use crate::stopped;
@@ -40,9 +41,9 @@ pub(super) struct FloodVictim {
 pub(super) fn victims() -> impl Iterator<Item = FloodVictim> {
     let victim = |name, about, load| FloodVictim { name, about, load };
     [
-        victim("reads", "cached reads of 4 KiB, one at a time", load::random(false, 1)),
-        victim("deep-reads", "cached reads of 4 KiB, 16 in flight", load::random(false, 16)),
-        victim("stream", "sequential reads, 4 times 1 MiB in flight", load::sequential(false, 4, 1 << 20)),
+        victim("reads", "cached reads of 4 KiB, one at a time", load::random(Read, 1)),
+        victim("deep-reads", "cached reads of 4 KiB, 16 in flight", load::random(Read, 16)),
+        victim("stream", "sequential reads, 4 times 1 MiB in flight", load::sequential(Read, 4, 1 << 20)),
         victim("metadata", "the metadata mix, one operation at a time", METADATA),
     ]
     .into_iter()

@@ -3,6 +3,7 @@
 use super::FairnessSelection;
 use crate::cores::Cores;
 use crate::kerberos_site::{KerberosSite, make_export, program};
+use crate::load::TransferKind::Read;
 use crate::load::{self, LoadedSessions};
 use crate::output::{BenchFigure, BenchOutput, Floor};
 use crate::stopped;
@@ -54,13 +55,13 @@ const LOADS: [PairLoad; 2] = [
     PairLoad {
         name: "krb5, 4 KiB reads by 4 clients, 64 in flight for each",
         flavor: Flavor::Krb5,
-        load: load::random(false, 64),
+        load: load::random(Read, 64),
         clients: 4,
     },
     PairLoad {
         name: "krb5p, stream, 16 times 1 MiB in flight",
         flavor: Flavor::Krb5p,
-        load: load::sequential(false, 16, 1 << 20),
+        load: load::sequential(Read, 16, 1 << 20),
         clients: 1,
     },
 ];
