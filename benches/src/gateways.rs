@@ -10,7 +10,7 @@ use super::output::{BenchFigure, BenchOutput};
 use super::stopped;
 use anyhow::anyhow;
 use bench::measuring::{ClientLayout, Load, Sample};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use bench::{Flavor, ServerProcess};
 use realm::RealmOptions;
 use report::form::cpu_unit;
@@ -87,7 +87,7 @@ pub(crate) fn run(
 }
 
 /// The servers for the bench: the first one alone, then both.
-fn targets(site: &KerberosSite, servers: &[ServerProcess]) -> Vec<Target> {
+fn targets(site: &KerberosSite, servers: &[ServerProcess]) -> Vec<BenchTarget> {
     let target = |server: &ServerProcess| site.target("gateway", server.pid(), server.address(), "/data");
     servers.iter().take(1).chain(servers).map(target).collect()
 }
@@ -102,7 +102,7 @@ struct GatewayRow {
 impl GatewayRow {
     fn measure(
         &self,
-        targets: &mut [Target],
+        targets: &mut [BenchTarget],
         rounds: u32,
         output: &mut BenchOutput,
         stop: &AtomicBool,

@@ -10,7 +10,7 @@ use super::load::{self, FILE_SIZE, rate_unit};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::test_bed::TestBed;
 use bench::measuring::{Case, CaseRecord, ClientLayout, Settings};
-use bench::native::{Counters, NativeDriver, ServerSet, Target};
+use bench::native::{BenchTarget, Counters, NativeDriver, ServerSet};
 use bench::{Flavor, Unit};
 use report::form::cpu_unit;
 use std::collections::BTreeMap;
@@ -76,11 +76,11 @@ fn variant(connections: u32, lag_max: Option<u32>) -> String {
 /// The server of the bed.
 struct OnBed<'a> {
     test_bed: &'a TestBed,
-    target: Target,
+    target: BenchTarget,
 }
 
 impl ServerSet for OnBed<'_> {
-    fn target(&mut self, _server_cpu: Option<&str>) -> anyhow::Result<&Target> {
+    fn target(&mut self, _server_cpu: Option<&str>) -> anyhow::Result<&BenchTarget> {
         Ok(&self.target)
     }
 

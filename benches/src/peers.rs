@@ -10,7 +10,7 @@ use super::output::{BenchFigure, BenchOutput, Floor};
 use super::{Skipped, stopped};
 use bench::Flavor;
 use bench::measuring::{ClientLayout, Load, Sample, Transfer, compare};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use realm::RealmOptions;
 use report::form::cpu_unit;
 use std::net::TcpListener;
@@ -140,7 +140,7 @@ fn introduce(
 /// Two servers under the same load, in turns.
 pub(crate) struct Peers<'a> {
     /// The servers, the project's own first.
-    pub servers: [Target; 2],
+    pub servers: [BenchTarget; 2],
     /// Interleaved rounds of each row.
     pub rounds: u32,
     /// How long each counts in a round.

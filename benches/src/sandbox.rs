@@ -9,7 +9,7 @@ use super::load::{self, FILE_SIZE, LoadedSessions, METADATA};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::stopped;
 use bench::measuring::{Load, compare};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use bench::{Flavor, ServerProcess};
 use realm::RealmOptions;
 use std::ffi::OsString;
@@ -46,7 +46,7 @@ impl SandboxedServer {
         Ok(Self { server, work })
     }
 
-    fn target(&self, site: &KerberosSite) -> Target {
+    fn target(&self, site: &KerberosSite) -> BenchTarget {
         site.target("orthrus", self.server.pid(), self.server.address(), "/data")
     }
 }

@@ -11,7 +11,7 @@ use crate::stopped;
 use crate::test_bed::TestBed;
 use bench::Flavor;
 use bench::measuring::{Load, Sample};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -69,10 +69,10 @@ impl FloodBed {
     }
 
     /// The flood's way to the server: as another user, and from another address.
-    fn flood_target(&self) -> Target {
+    fn flood_target(&self) -> BenchTarget {
         let flooded = self.apart.as_ref().unwrap_or(&self.test_bed);
         let credential = flooded.site().credential_of(USER);
-        Target { credential, source: Some(SOURCE), ..flooded.target("/data") }
+        BenchTarget { credential, source: Some(SOURCE), ..flooded.target("/data") }
     }
 }
 

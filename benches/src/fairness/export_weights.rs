@@ -14,7 +14,7 @@ use crate::load::{self, LoadedSessions};
 use crate::output::BenchOutput;
 use crate::stopped;
 use bench::measuring::{ClientLayout, Load};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use bench::{Flavor, ServerProcess};
 use realm::RealmOptions;
 use std::ffi::OsString;
@@ -77,7 +77,7 @@ impl ExportBed {
         Ok(Self { server, site, cores, _work: work, overlay, disk })
     }
 
-    fn target(&self, export: &str) -> Target {
+    fn target(&self, export: &str) -> BenchTarget {
         self.site.target("orthrus", self.server.pid(), self.server.address(), &format!("/{export}"))
     }
 

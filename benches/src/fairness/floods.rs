@@ -7,7 +7,7 @@ use crate::load::TransferKind::{Read, Write};
 use crate::load::{self, FILE_SIZE, LoadedSessions};
 use anyhow::Context;
 use bench::measuring::{ClientLayout, Load};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use bench::{Endpoint, ExportMount, Flavor};
 use client::{Client, Compound};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -96,7 +96,7 @@ impl<'a> RunningFlood<'a> {
     /// Connects to the server. `tokens` are of the flooding principal.
     pub(super) fn prepare(
         flood: &FloodKind,
-        target: &'a mut Target,
+        target: &'a mut BenchTarget,
         tokens: &[Vec<u8>],
         stop: &'a AtomicBool,
     ) -> anyhow::Result<Self> {
@@ -144,7 +144,7 @@ impl<'a> RunningFlood<'a> {
 }
 
 /// Connections that the server trusts, for INITs.
-fn trusted_inits(target: &Target, tokens: &[Vec<u8>]) -> anyhow::Result<InitLoad> {
+fn trusted_inits(target: &BenchTarget, tokens: &[Vec<u8>]) -> anyhow::Result<InitLoad> {
     let pid = target.pid.context("the server is gone")?;
     let addresses = client::resolve(&target.host, target.port)?;
     let mut load = InitLoad::new(pid, &addresses, tokens)?;
@@ -175,7 +175,7 @@ const SLOW_SIZE: usize = 1 << 20;
 const SLOW_PAUSE: Duration = Duration::from_millis(50);
 
 impl SlowReaders {
-    fn connect(target: &Target, flavor: Flavor) -> anyhow::Result<Self> {
+    fn connect(target: &BenchTarget, flavor: Flavor) -> anyhow::Result<Self> {
         let connect = |_| {
             let mut options = target.options(flavor)?;
             // The replies take their time.

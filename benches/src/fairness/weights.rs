@@ -8,7 +8,7 @@ use crate::load::{self, LoadedSessions};
 use crate::output::{BenchFigure, BenchOutput, Floor};
 use crate::stopped;
 use bench::measuring::{ClientLayout, Load, Sample};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use bench::{Flavor, ServerProcess};
 use realm::RealmOptions;
 use std::ffi::OsString;
@@ -95,11 +95,11 @@ impl WeightBed {
     }
 
     /// Returns a principal's way to the server.
-    fn target(&self, user: &str) -> Target {
+    fn target(&self, user: &str) -> BenchTarget {
         let target = self.site.target("orthrus", self.server.pid(), self.server.address(), "/data");
         match user == FIRST.0 {
             true => target,
-            false => Target { credential: self.site.credential_of(user), ..target },
+            false => BenchTarget { credential: self.site.credential_of(user), ..target },
         }
     }
 }
