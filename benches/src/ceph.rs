@@ -5,6 +5,7 @@ use super::cores::Cores;
 use super::ganesha::{self, Ganesha, GaneshaExport, Package};
 use super::kerberos_site::KerberosSite;
 use super::load;
+use super::load::TransferKind::{Read, Write};
 use super::names::churn::Crowd;
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::peers::{PeerRow, Peers};
@@ -44,10 +45,10 @@ pub(crate) const SIZE: u64 = 64 << 30;
 const DEPTHS: [u32; 2] = [64, 8];
 /// The rows in their order. Files fit the caches of both libraries.
 const LOADS: [(Load, &str); 5] = [
-    (load::random(false, DEPTHS[0]), "random read 4 KiB"),
-    (load::random(true, DEPTHS[0]), "random write 4 KiB"),
-    (load::sequential(false, DEPTHS[1], 1 << 20), "sequential read 1 MiB"),
-    (load::sequential(true, DEPTHS[1], 1 << 20), "sequential write 1 MiB"),
+    (load::random(Read, DEPTHS[0]), "random read 4 KiB"),
+    (load::random(Write, DEPTHS[0]), "random write 4 KiB"),
+    (load::sequential(Read, DEPTHS[1], 1 << 20), "sequential read 1 MiB"),
+    (load::sequential(Write, DEPTHS[1], 1 << 20), "sequential write 1 MiB"),
     (load::METADATA, "metadata mix"),
 ];
 /// Clients and requests of each for creates.

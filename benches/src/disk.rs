@@ -2,7 +2,7 @@
 //! memory.
 
 use anyhow::Context;
-use bench::mounted::tools::fed;
+use bench::tools::fed;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// Evaluations to run on each server.
     #[arg(long, value_delimiter = ',', default_value = "anf,ontap,nconnect,lanl")]
     evaluations: Vec<Published>,
-    /// About how long each takes, but for lanl.
+    /// The approximate time of each, except of lanl.
     #[arg(long, default_value = "4m")]
     time: String,
     /// The part of the published file sizes, for lanl.

@@ -170,7 +170,7 @@ impl Package {
     }
 }
 
-/// Has a newer Debian's packages unpacked and returns their folder.
+/// Unpacks the packages of a newer Debian and returns their folder.
 fn unpacked(name: &str) -> Result<PathBuf, String> {
     let output = Command::new(steps::root().join("scripts/debian.sh")).arg(name).output();
     let output = output.map_err(|error| format!("scripts/debian.sh does not start: {error}"))?;

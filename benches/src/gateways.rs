@@ -4,12 +4,13 @@
 use super::ceph::{PATH, SIZE, start_cluster, start_gateway};
 use super::cores::Cores;
 use super::kerberos_site::KerberosSite;
+use super::load::TransferKind::{Read, Write};
 use super::load::{self, FILE_SIZE, LoadedSessions};
 use super::output::{BenchFigure, BenchOutput};
 use super::stopped;
 use anyhow::anyhow;
 use bench::measuring::{ClientLayout, Load, Sample};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use bench::{Flavor, ServerProcess};
 use realm::RealmOptions;
 use report::form::cpu_unit;
@@ -32,11 +33,11 @@ const LENGTH: Duration = Duration::from_millis(500);
 const DEPTHS: [u32; 2] = [64, 8];
 /// The rows in their order. Files fit the caches of the library.
 const LOADS: [(Load, &str); 5] = [
-    (load::random(false, DEPTHS[0]), "random read 4 KiB"),
-    (load::random(true, DEPTHS[0]), "random write 4 KiB"),
+    (load::random(Read, DEPTHS[0]), "random read 4 KiB"),
+    (load::random(Write, DEPTHS[0]), "random write 4 KiB"),
     (load::METADATA, "metadata mix"),
-    (load::sequential(false, DEPTHS[1], 1 << 20), "sequential read 1 MiB"),
-    (load::sequential(true, DEPTHS[1], 1 << 20), "sequential write 1 MiB"),
+    (load::sequential(Read, DEPTHS[1], 1 << 20), "sequential read 1 MiB"),
+    (load::sequential(Write, DEPTHS[1], 1 << 20), "sequential write 1 MiB"),
 ];
 
 /// Runs the benchmark.
@@ -86,7 +87,7 @@ pub(crate) fn run(
 }
 
 /// The servers for the bench: the first one alone, then both.
-fn targets(site: &KerberosSite, servers: &[ServerProcess]) -> Vec<Target> {
+fn targets(site: &KerberosSite, servers: &[ServerProcess]) -> Vec<BenchTarget> {
     let target = |server: &ServerProcess| site.target("gateway", server.pid(), server.address(), "/data");
     servers.iter().take(1).chain(servers).map(target).collect()
 }
@@ -101,7 +102,7 @@ struct GatewayRow {
 impl GatewayRow {
     fn measure(
         &self,
-        targets: &mut [Target],
+        targets: &mut [BenchTarget],
         rounds: u32,
         output: &mut BenchOutput,
         stop: &AtomicBool,

@@ -4,6 +4,7 @@
 use super::busy::{BusyWork, beside};
 use super::cores::Cores;
 use super::kerberos_site::{KerberosSite, program};
+use super::load::TransferKind::Read;
 use super::load::{self, FILE_SIZE, LoadedSessions};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::slapd::BenchDirectory;
@@ -82,7 +83,7 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
     let target = site.target("orthrus", server.pid(), server.address(), "/data");
     for flavor in [Flavor::Sys, Flavor::Krb5p] {
         let mut for_reader = target.clone();
-        let reads = (flavor, load::random(false, DEPTH));
+        let reads = (flavor, load::random(Read, DEPTH));
         let mut reader = LoadedSessions::prepare(&mut for_reader, "reader", reads, FILE_SIZE, stop)?;
         let mut rates: [Vec<f64>; 4] = Default::default();
         let counts: [LoginCounts; 4] = Default::default();

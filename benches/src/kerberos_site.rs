@@ -5,7 +5,7 @@ use super::cores::Cores;
 use anyhow::Context;
 use bench::ServerProcess;
 use bench::link::{self, Link};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use client::{Flavor, Options, Security};
 use gss::Credential;
 use realm::{RealmOptions, TemporaryRealm};
@@ -73,8 +73,8 @@ impl KerberosSite {
     }
 
     /// Returns a server of this machine for the bench, as alice.
-    pub(crate) fn target(&self, label: &str, pid: u32, address: SocketAddr, export: &str) -> Target {
-        Target {
+    pub(crate) fn target(&self, label: &str, pid: u32, address: SocketAddr, export: &str) -> BenchTarget {
+        BenchTarget {
             host: address.ip().to_string(),
             service_host: "localhost".to_owned(),
             port: address.port(),

@@ -20,18 +20,30 @@ pub(crate) const FILE_SIZE: u64 = 64 << 20;
 /// allocators settle.
 const WARM_UP: Duration = Duration::from_millis(250);
 
-/// Reads or writes of 4 KiB at random places.
-pub(crate) const fn random(write: bool, depth: u32) -> Load {
-    transfer(true, write, depth, 4096)
+/// The kind of all requests of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransferKind {
+    /// Every request is a READ.
+    Read,
+    /// Every request is a WRITE.
+    Write,
 }
 
-/// Reads or writes of `size` bytes, one after the other through the file.
-pub(crate) const fn sequential(write: bool, depth: u32, size: u64) -> Load {
-    transfer(false, write, depth, size)
+/// Requests of 4 KiB at random places.
+pub(crate) const fn random(kind: TransferKind, depth: u32) -> Load {
+    transfer(true, kind, depth, 4096)
 }
 
-const fn transfer(random: bool, write: bool, depth: u32, size: u64) -> Load {
-    let writes = if write { 100 } else { 0 };
+/// Requests of `size` bytes, one after the other through the file.
+pub(crate) const fn sequential(kind: TransferKind, depth: u32, size: u64) -> Load {
+    transfer(false, kind, depth, size)
+}
+
+const fn transfer(random: bool, kind: TransferKind, depth: u32, size: u64) -> Load {
+    let writes = match kind {
+        TransferKind::Read => 0,
+        TransferKind::Write => 100,
+    };
     Load::Transfer(Transfer { random, size, writes, depth, rate: None, layout: ClientLayout::ONE })
 }
 

@@ -140,7 +140,7 @@ fn start(
     cores.on_server(|| ServerProcess::start(&program, arguments, &site.environment()))
 }
 
-/// Has each client open one file and read of it.
+/// Opens one file for each client and reads from it.
 fn open_files(clients: &mut [Client], stop: &AtomicBool) -> anyhow::Result<()> {
     let Some(first) = clients.first_mut() else { return Ok(()) };
     let file = first.open_path("/data/file", &OpenHow::create(0o666))?;

@@ -5,11 +5,12 @@
 //! numbers of connections within each flavor, in turns, because the floor is the ratio of eight
 //! connections to one. Sessions, intervals and the rest are the same.
 
+use super::load::TransferKind::Read;
 use super::load::{self, FILE_SIZE, rate_unit};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::test_bed::TestBed;
 use bench::measuring::{Case, CaseRecord, ClientLayout, Settings};
-use bench::native::{Counters, NativeDriver, ServerSet, Target};
+use bench::native::{BenchTarget, Counters, NativeDriver, ServerSet};
 use bench::{Flavor, Unit};
 use report::form::cpu_unit;
 use std::collections::BTreeMap;
@@ -64,7 +65,7 @@ fn ways() -> Vec<(u32, Option<u32>)> {
 
 fn case(flavor: Flavor, (connections, lag_max): (u32, Option<u32>)) -> Case {
     let layout = ClientLayout { connections, lag_max, ..ClientLayout::ONE };
-    let load = load::laid_out(load::random(false, DEPTH), layout);
+    let load = load::laid_out(load::random(Read, DEPTH), layout);
     load::case(flavor.name(), &variant(connections, lag_max), flavor, load)
 }
 
@@ -75,11 +76,11 @@ fn variant(connections: u32, lag_max: Option<u32>) -> String {
 /// The server of the bed.
 struct OnBed<'a> {
     test_bed: &'a TestBed,
-    target: Target,
+    target: BenchTarget,
 }
 
 impl ServerSet for OnBed<'_> {
-    fn target(&mut self, _server_cpu: Option<&str>) -> anyhow::Result<&Target> {
+    fn target(&mut self, _server_cpu: Option<&str>) -> anyhow::Result<&BenchTarget> {
         Ok(&self.target)
     }
 

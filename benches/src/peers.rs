@@ -4,12 +4,13 @@
 use super::cores::Cores;
 use super::ganesha::{self, Ganesha};
 use super::kerberos_site::{KerberosSite, make_export};
+use super::load::TransferKind::{Read, Write};
 use super::load::{self, FILE_SIZE, LoadedSessions, METADATA, rate_unit};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::{Skipped, stopped};
 use bench::Flavor;
 use bench::measuring::{ClientLayout, Load, Sample, Transfer, compare};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use realm::RealmOptions;
 use report::form::cpu_unit;
 use std::net::TcpListener;
@@ -43,15 +44,15 @@ const DEPTHS: [u32; 5] = [64, 8, 4, 2, 1];
 /// The rows, in their order.
 const LOADS: [(Load, &str); 5] = [
     (RANDOM_READ, "random read 4 KiB"),
-    (load::random(true, RANDOM_DEPTH), "random write 4 KiB"),
+    (load::random(Write, RANDOM_DEPTH), "random write 4 KiB"),
     (METADATA, "metadata mix"),
     (SEQUENTIAL_READ, "sequential read 1 MiB"),
-    (load::sequential(true, 8, 1 << 20), "sequential write 1 MiB"),
+    (load::sequential(Write, 8, 1 << 20), "sequential write 1 MiB"),
 ];
 
 const RANDOM_DEPTH: u32 = 64;
-const RANDOM_READ: Load = load::random(false, RANDOM_DEPTH);
-const SEQUENTIAL_READ: Load = load::sequential(false, 8, 1 << 20);
+const RANDOM_READ: Load = load::random(Read, RANDOM_DEPTH);
+const SEQUENTIAL_READ: Load = load::sequential(Read, 8, 1 << 20);
 
 /// Returns the bound on the ratio of a row.
 fn floor(load: &Load, flavor: Flavor) -> Option<Floor> {
@@ -139,7 +140,7 @@ fn introduce(
 /// Two servers under the same load, in turns.
 pub(crate) struct Peers<'a> {
     /// The servers, the project's own first.
-    pub servers: [Target; 2],
+    pub servers: [BenchTarget; 2],
     /// Interleaved rounds of each row.
     pub rounds: u32,
     /// How long each counts in a round.

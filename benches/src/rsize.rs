@@ -1,6 +1,7 @@
 //! The sizes of reads and writes to offer with integrity and privacy: sequential ones of one and of
 //! several clients, with the same number of bytes in flight.
 
+use super::load::TransferKind::{self, Read, Write};
 use super::load::{self, FILE_SIZE};
 use super::output::{BenchFigure, BenchOutput};
 use super::test_bed::TestBed;
@@ -31,10 +32,10 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
         IN_FLIGHT >> 20,
     ));
     let mut blocks = Vec::new();
-    for write in [false, true] {
+    for kind in [Read, Write] {
         for flavor in [Flavor::Sys, Flavor::Krb5i, Flavor::Krb5p] {
             for clients in CLIENTS {
-                blocks.push(SIZES.into_iter().map(|size| case(write, flavor, clients, size)).collect());
+                blocks.push(SIZES.into_iter().map(|size| case(kind, flavor, clients, size)).collect());
             }
         }
     }
@@ -45,12 +46,18 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
 }
 
 /// The load of one size. The benchmark also tries sizes beyond the server's offer.
-fn case(write: bool, flavor: Flavor, clients: u32, size: u32) -> Case {
-    let (name, what) = (flavor.name(), if write { "writes" } else { "reads" });
+fn case(kind: TransferKind, flavor: Flavor, clients: u32, size: u32) -> Case {
+    let (name, what) = (
+        flavor.name(),
+        match kind {
+            Read => "reads",
+            Write => "writes",
+        },
+    );
     let plural = if clients == 1 { "" } else { "s" };
     let slots = Some(IN_FLIGHT / SIZES[0] / clients);
     let layout = ClientLayout { clients, slots, exceeds_offer: true, ..ClientLayout::ONE };
-    let load = load::sequential(write, IN_FLIGHT / size / clients, size.into());
+    let load = load::sequential(kind, IN_FLIGHT / size / clients, size.into());
     let group = format!("{name} {what}, {clients} client{plural}");
     load::case(&group, &format!("{} KiB", size >> 10), flavor, load::laid_out(load, layout))
 }

@@ -4,11 +4,12 @@
 
 use super::cores::Cores;
 use super::kerberos_site::{KerberosSite, make_export};
+use super::load::TransferKind::Read;
 use super::load::{self, FILE_SIZE, LoadedSessions, METADATA};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::stopped;
 use bench::measuring::{Load, compare};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use bench::{Flavor, ServerProcess};
 use realm::RealmOptions;
 use std::ffi::OsString;
@@ -23,10 +24,10 @@ const LENGTH: Duration = Duration::from_secs(1);
 const FLOOR: Floor = Floor::AtMost(1.02);
 
 const LOADS: [(&str, Flavor, Load); 5] = [
-    ("4 KiB reads, one at a time, sys", Flavor::Sys, load::random(false, 1)),
-    ("4 KiB reads, 64 in flight, sys", Flavor::Sys, load::random(false, 64)),
-    ("4 KiB reads, 64 in flight, krb5p", Flavor::Krb5p, load::random(false, 64)),
-    ("1 MiB reads, 16 in flight, sys", Flavor::Sys, load::sequential(false, 16, 1 << 20)),
+    ("4 KiB reads, one at a time, sys", Flavor::Sys, load::random(Read, 1)),
+    ("4 KiB reads, 64 in flight, sys", Flavor::Sys, load::random(Read, 64)),
+    ("4 KiB reads, 64 in flight, krb5p", Flavor::Krb5p, load::random(Read, 64)),
+    ("1 MiB reads, 16 in flight, sys", Flavor::Sys, load::sequential(Read, 16, 1 << 20)),
     ("metadata, sys", Flavor::Sys, METADATA),
 ];
 
@@ -45,7 +46,7 @@ impl SandboxedServer {
         Ok(Self { server, work })
     }
 
-    fn target(&self, site: &KerberosSite) -> Target {
+    fn target(&self, site: &KerberosSite) -> BenchTarget {
         site.target("orthrus", self.server.pid(), self.server.address(), "/data")
     }
 }

@@ -2,6 +2,7 @@
 
 use super::busy::{BusyWork, FLOOR, beside, report};
 use super::disk::SlowDisk;
+use super::load::TransferKind::Read;
 use super::load::{self, LoadedSessions};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::test_bed::TestBed;
@@ -63,9 +64,9 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
         disk.hold_back(0)?;
         let mut servers = [server.clone(), server.clone()];
         let [for_first, for_reader] = &mut servers;
-        let cached = (flavor, load::random(false, 1));
+        let cached = (flavor, load::random(Read, 1));
         let mut first = LoadedSessions::prepare(for_first, "first", cached, CACHED_SIZE, stop)?;
-        let uncached = (Flavor::Sys, load::random(false, DEPTH));
+        let uncached = (Flavor::Sys, load::random(Read, DEPTH));
         let mut reader = LoadedSessions::prepare(for_reader, "reader", uncached, UNCACHED_SIZE, stop)?;
         let mut writer = ExportMount::connect(server.options(Flavor::Sys)?, "/slow", "writer")?;
         writer.prepare()?;

@@ -4,7 +4,7 @@
 use super::cores::Cores;
 use super::kerberos_site::{KerberosSite, make_export};
 use bench::ServerProcess;
-use bench::native::{Counters, Target};
+use bench::native::{BenchTarget, Counters};
 use realm::RealmOptions;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ impl TestBed {
     }
 
     /// Returns the server for the bench, as alice.
-    pub(crate) fn target(&self, export: &str) -> Target {
+    pub(crate) fn target(&self, export: &str) -> BenchTarget {
         self.site.target("orthrus", self.server.pid(), self.server.address(), export)
     }
 

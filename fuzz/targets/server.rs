@@ -3,7 +3,6 @@
 //! An input is a sequence of steps: kind, claimed number of operations, length, bytes. Every reply
 //! must decode, must contain only errors that RFC 8881 section 15.2 allows for its operations, and
 //! must stay within the limits of the session and the server.
-//! its operations, and to stay within what the session and the limits allow.
 #![no_main]
 
 use identity::{Mapper, Rules, StaticSource};

@@ -3,7 +3,6 @@
 //!
 //! The first byte selects the context, the second the use of the remaining bytes: as the token
 //! itself, or as a recipe to damage a genuine token, because a fuzzer does not find a checksum.
-//! they are, or they say how a genuine token is damaged, for no fuzzer finds a checksum by itself.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

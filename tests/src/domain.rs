@@ -1,7 +1,7 @@
 //! An Active Directory domain for one test: Samba's domain controller in namespaces of its own.
 
-use crate::program::{Ended, is_installed, program, run};
-use crate::world::{empty_folder, is_root};
+use crate::folders::{empty_folder, is_root};
+use crate::program::{Ended, IN_DOMAIN, is_installed, program, run};
 use gss::Credential;
 use std::fmt::Write as _;
 use std::fs;
@@ -10,9 +10,6 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// Names the domain's folder in a process that runs inside the namespaces.
-pub(crate) const INSIDE: &str = "ORTHRUS_TEST_DOMAIN";
 
 /// How long the controller may take to start on a busy machine. It makes RSA keys first.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -41,7 +38,7 @@ pub struct TestDomain {
 /// of its processes end with the test, however that ends. The body is a closure of the test
 /// function itself.
 pub fn in_domain<F: FnOnce(&mut TestDomain)>(body: F) {
-    if let Some(folder) = std::env::var_os(INSIDE) {
+    if let Some(folder) = std::env::var_os(IN_DOMAIN) {
         let folder = PathBuf::from(folder);
         fs::write(folder.join("test-ran"), "").expect("the folder is ours");
         return body(&mut TestDomain::create(folder));
@@ -72,7 +69,7 @@ pub fn in_domain<F: FnOnce(&mut TestDomain)>(body: F) {
     command.args(["--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork"]);
     command.args(["--kill-child", "--mount-proc"]).arg(std::env::current_exe().expect("a program"));
     command.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
-    command.env(INSIDE, folder.path()).env("KRB5_CONFIG", folder.path().join("krb5.conf"));
+    command.env(IN_DOMAIN, folder.path()).env("KRB5_CONFIG", folder.path().join("krb5.conf"));
     let output = command.stdin(Stdio::null()).output().expect("setpriv is installed");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{test} failed in its domain:\n{said}");

@@ -8,6 +8,7 @@
 
 mod disk;
 mod domain;
+mod folders;
 pub mod hostile;
 mod program;
 mod proxy;
@@ -19,12 +20,11 @@ mod world;
 
 pub use disk::{Disk, Journaling, in_own_mounts};
 pub use domain::{TestDomain, in_domain};
+pub use folders::{data_folder, empty_folder, is_root, open_folder};
 pub use program::{
     Ended, Installation, is_installed, next_program, nobody, orthrus, program, run, run_within,
 };
 pub use proxy::Proxy;
 pub use server::{Serve, Server, rss_kib};
 pub use wait::{found, until};
-pub use world::{
-    World, account, data_folder, empty_folder, in_world, in_world_with, is_root, open_folder, pattern, status,
-};
+pub use world::{World, account, in_world, in_world_with, pattern, status};

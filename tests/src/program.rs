@@ -1,6 +1,6 @@
 //! The program: found, built, run.
 
-use crate::world::empty_folder;
+use crate::folders::empty_folder;
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::fs::symlink;
@@ -10,8 +10,11 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// Names the domain's folder in a process that runs inside the namespaces of a domain.
+pub(crate) const IN_DOMAIN: &str = "ORTHRUS_TEST_DOMAIN";
+
 /// A process that runs inside a realm or a domain was started by one that has built the program.
-const INSIDE: [&str; 2] = ["ORTHRUS_TEST_REALM", crate::domain::INSIDE];
+const INSIDE: [&str; 2] = ["ORTHRUS_TEST_REALM", IN_DOMAIN];
 
 /// The exit status and the output of a program.
 #[derive(Debug)]

@@ -36,7 +36,7 @@ fn nodes_of_one_image_are_clients_of_their_own_behind_one_address_and_nothing_st
     // section 7.1: a ticket without addresses is good from all of them.
     let Some(_alone) = can_run() else { return };
     let above = empty_folder();
-    let lab = LabFolder::new(above.path());
+    let lab = TestLab::new(above.path());
     let before = machine(&lab.dir);
     assert_eq!(before, Vec::<String>::new());
     ok(&lab.run(&["up"], &["--nodes", "2"]));
@@ -77,7 +77,7 @@ fn a_lab_whose_start_is_interrupted_or_killed_leaves_no_process_and_no_mount() {
     let Some(_alone) = can_run() else { return };
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
         let above = empty_folder();
-        let lab = LabFolder::new(above.path());
+        let lab = TestLab::new(above.path());
         let mut up = lab.spawn_up();
         // In the middle: the nodes boot.
         until("the log is there", || lab.dir.join("node1.log").exists());
@@ -98,7 +98,7 @@ fn a_lab_whose_start_is_interrupted_or_killed_leaves_no_process_and_no_mount() {
 #[test]
 fn a_folder_that_is_no_lab_is_refused_and_left_alone() {
     let above = empty_folder();
-    let lab = LabFolder::new(above.path());
+    let lab = TestLab::new(above.path());
     fs::create_dir(&lab.dir).expect("a new name");
     fs::write(lab.dir.join("letter"), "dear").expect("it is ours");
     for verb in ["down", "status"] {
@@ -109,11 +109,11 @@ fn a_folder_that_is_no_lab_is_refused_and_left_alone() {
 }
 
 /// A lab in a folder of the test.
-struct LabFolder {
+struct TestLab {
     dir: PathBuf,
 }
 
-impl LabFolder {
+impl TestLab {
     fn new(above: &Path) -> Self {
         Self { dir: above.join("lab") }
     }
@@ -134,7 +134,7 @@ impl LabFolder {
     }
 }
 
-impl Drop for LabFolder {
+impl Drop for TestLab {
     fn drop(&mut self) {
         let _ = self.run(&["down"], &[]);
     }

@@ -1,5 +1,7 @@
 //! Everything that must pass before a change lands, in the order in which it fails fastest.
 
+use crate::generated_page::PageTask;
+use crate::outcome::CiOutcome;
 use crate::{exposure, fuzz, licences, protocol, tests, tidy};
 use anyhow::bail;
 use std::time::{Duration, Instant};
@@ -14,18 +16,10 @@ pub(crate) struct Arguments {
     list: bool,
 }
 
-/// The result of a step that did not fail.
-pub(crate) enum Outcome {
-    /// It found nothing wrong.
-    Passed,
-    /// It, or a part of it, cannot run here; with the reason.
-    Skipped(String),
-}
-
 struct CiStep {
     name: &'static str,
     what: &'static str,
-    run: fn() -> anyhow::Result<Outcome>,
+    run: fn() -> anyhow::Result<CiOutcome>,
 }
 
 const STEPS: &[CiStep] = &[
@@ -82,8 +76,8 @@ fn timed(step: &CiStep) -> (bool, String) {
     let result = (step.run)();
     let took = show(start.elapsed());
     match result {
-        Ok(Outcome::Passed) => (true, format!("passed   {:10} {took}", step.name)),
-        Ok(Outcome::Skipped(why)) => (true, format!("skipped  {:10} {took}  {why}", step.name)),
+        Ok(CiOutcome::Passed) => (true, format!("passed   {:10} {took}", step.name)),
+        Ok(CiOutcome::Skipped(why)) => (true, format!("skipped  {:10} {took}  {why}", step.name)),
         Err(error) => (false, format!("FAILED   {:10} {took}  {error:#}", step.name)),
     }
 }
@@ -92,37 +86,37 @@ fn show(time: Duration) -> String {
     format!("{:3}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
 }
 
-fn format() -> anyhow::Result<Outcome> {
-    steps::cargo(&["fmt", "--all", "--check"]).map(|()| Outcome::Passed)
+fn format() -> anyhow::Result<CiOutcome> {
+    steps::cargo(&["fmt", "--all", "--check"]).map(|()| CiOutcome::Passed)
 }
 
-fn codegen() -> anyhow::Result<Outcome> {
+fn codegen() -> anyhow::Result<CiOutcome> {
     steps::cargo(&["run", "--quiet", "--locked", "--package", "xdrgen", "--", "--check"])?;
-    protocol::run(true).map(|()| Outcome::Passed)
+    protocol::run(PageTask::Check).map(|()| CiOutcome::Passed)
 }
 
-fn tidy() -> anyhow::Result<Outcome> {
-    tidy::run(&tidy::Arguments::default()).map(|()| Outcome::Passed)
+fn tidy() -> anyhow::Result<CiOutcome> {
+    tidy::run(&tidy::Arguments::default()).map(|()| CiOutcome::Passed)
 }
 
-fn licences() -> anyhow::Result<Outcome> {
-    licences::check().map(|()| Outcome::Passed)
+fn licences() -> anyhow::Result<CiOutcome> {
+    licences::check().map(|()| CiOutcome::Passed)
 }
 
-fn clippy() -> anyhow::Result<Outcome> {
+fn clippy() -> anyhow::Result<CiOutcome> {
     steps::cargo(&["clippy", "--quiet", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"])
-        .map(|()| Outcome::Passed)
+        .map(|()| CiOutcome::Passed)
 }
 
-fn build() -> anyhow::Result<Outcome> {
+fn build() -> anyhow::Result<CiOutcome> {
     steps::cargo(&["build", "--quiet", "--locked", "--release", "--package", "orthrus"])
-        .map(|()| Outcome::Passed)
+        .map(|()| CiOutcome::Passed)
 }
 
-fn test() -> anyhow::Result<Outcome> {
+fn test() -> anyhow::Result<CiOutcome> {
     tests::run()
 }
 
-fn fuzz() -> anyhow::Result<Outcome> {
-    fuzz::run(&fuzz::Arguments::for_ci()).map(|()| Outcome::Passed)
+fn fuzz() -> anyhow::Result<CiOutcome> {
+    fuzz::run(&fuzz::Arguments::for_ci()).map(|()| CiOutcome::Passed)
 }

@@ -1,7 +1,7 @@
 //! The exposure of the packaged units, as `systemd-analyze security` computes it, and that
 //! docs/hardening.md explains each exception.
 
-use crate::ci::Outcome;
+use crate::outcome::CiOutcome;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -33,9 +33,9 @@ impl CheckedSetting {
 ///
 /// # Errors
 /// A unit exposes more than allowed, or an exception has no reason.
-pub(crate) fn check() -> anyhow::Result<Outcome> {
+pub(crate) fn check() -> anyhow::Result<CiOutcome> {
     if !steps::have("systemd-analyze", "--version") {
-        return Ok(Outcome::Skipped("systemd-analyze is missing (apt install systemd)".to_owned()));
+        return Ok(CiOutcome::Skipped("systemd-analyze is missing (apt install systemd)".to_owned()));
     }
     let page = std::fs::read_to_string(steps::root().join(PAGE)).context(PAGE)?;
     let mut unexplained = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn check() -> anyhow::Result<Outcome> {
         println!("{}\n", overall(&unit)?);
     }
     match unexplained.is_empty() {
-        true => Ok(Outcome::Passed),
+        true => Ok(CiOutcome::Passed),
         false => bail!("{PAGE} has no reason for {}", unexplained.join(", ")),
     }
 }
@@ -105,7 +105,7 @@ mod unit {
 
     #[test]
     fn each_unit_is_within_its_exposure_and_each_exception_has_a_reason() {
-        if let Outcome::Skipped(reason) = check().expect("the units and the page are right") {
+        if let CiOutcome::Skipped(reason) = check().expect("the units and the page are right") {
             println!("skipped: {reason}");
         }
     }

@@ -1,7 +1,8 @@
 //! Writes docs/limits.md from the sources, so that no limit is missing and every default is the
 //! real one.
 
-use anyhow::{Context, bail};
+use crate::generated_page::{self, PageTask};
+use anyhow::Context;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -98,20 +99,12 @@ struct LimitConstant {
     says: String,
 }
 
-/// Writes the page, or with `check` says whether it is current.
+/// Writes or checks the page.
 ///
 /// # Errors
-/// When it is not current, or a file cannot be read.
-pub(crate) fn run(check: bool) -> anyhow::Result<()> {
-    let page = page()?;
-    let path = steps::root().join("docs/limits.md");
-    if !check {
-        return std::fs::write(&path, page).with_context(|| path.display().to_string());
-    }
-    if std::fs::read_to_string(&path).unwrap_or_default() != page {
-        bail!("docs/limits.md is not current; run `cargo xtask limits` and commit it");
-    }
-    Ok(())
+/// When it is not current, or a file cannot be read or written.
+pub(crate) fn run(task: PageTask) -> anyhow::Result<()> {
+    generated_page::apply(task, "docs/limits.md", &page()?, "limits")
 }
 
 fn page() -> anyhow::Result<String> {
@@ -432,6 +425,6 @@ mod tests {
 
     #[test]
     fn the_page_in_the_repository_is_current() {
-        run(true).unwrap();
+        run(PageTask::Check).unwrap();
     }
 }

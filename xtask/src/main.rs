@@ -5,6 +5,7 @@ mod ci;
 mod cluster;
 mod exposure;
 mod fuzz;
+mod generated_page;
 mod hostile;
 mod interop;
 mod licences;
@@ -12,6 +13,7 @@ mod limits;
 #[cfg(test)]
 mod links;
 mod memcheck;
+mod outcome;
 mod protocol;
 mod read_plus;
 mod simulate;
@@ -21,6 +23,7 @@ mod tidy;
 mod upgrade;
 
 use clap::{Parser, Subcommand};
+use generated_page::PageTask;
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
@@ -122,8 +125,8 @@ fn main() -> ExitCode {
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Cluster => cluster::run(),
         Command::Chart(arguments) => chart::run(&arguments),
-        Command::Limits => limits::run(false),
-        Command::Protocol { check } => protocol::run(check),
+        Command::Limits => limits::run(PageTask::Write),
+        Command::Protocol { check } => protocol::run(if check { PageTask::Check } else { PageTask::Write }),
         Command::Tidy(arguments) => tidy::run(&arguments),
         Command::ReadPlus => read_plus::run(),
         Command::Licences => licences::check(),

@@ -7,7 +7,7 @@
 //! no AVX-512, VAES or SHA-NI: it runs the other paths. In addition, the ordinary tests put every
 //! buffer between inaccessible pages.
 
-use crate::ci::Outcome;
+use crate::outcome::CiOutcome;
 use anyhow::{Context, bail, ensure};
 use krb5::{CPU_VARIABLE, Cpu};
 use serde_json::Value;
@@ -28,7 +28,7 @@ struct TestProgram {
 ///
 /// # Errors
 /// When a checker reports an error or a test fails.
-pub(crate) fn run() -> anyhow::Result<Outcome> {
+pub(crate) fn run() -> anyhow::Result<CiOutcome> {
     let mut skipped = Vec::new();
     for (name, reason) in [("address sanitizer", sanitizer()?), ("valgrind", valgrind()?)] {
         if let Some(reason) = reason {
@@ -36,7 +36,7 @@ pub(crate) fn run() -> anyhow::Result<Outcome> {
             skipped.push(format!("{name}: {reason}"));
         }
     }
-    Ok(if skipped.is_empty() { Outcome::Passed } else { Outcome::Skipped(skipped.join("; ")) })
+    Ok(if skipped.is_empty() { CiOutcome::Passed } else { CiOutcome::Skipped(skipped.join("; ")) })
 }
 
 /// Builds the tests of `krb5`, with flags for the compiler.

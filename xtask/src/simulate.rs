@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use serde_json::json;
-use sim::{ClusterFault, ClusterOutcome, Mutation, Outcome, Violation};
+use sim::{ClusterFault, ClusterOutcome, Mutation, SimOutcome, TraceDetail, Violation};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -65,14 +65,14 @@ struct Played {
 
 impl Played {
     /// Plays a seed of the chosen simulation.
-    fn of(arguments: &Arguments, seed: u64, keeps_trace: bool) -> Self {
+    fn of(arguments: &Arguments, seed: u64, detail: TraceDetail) -> Self {
         if !arguments.cluster {
-            let Outcome { seed, events, crashes, upgrades, time, violations, trace, .. } =
-                sim::run(seed, arguments.mutation, keeps_trace);
+            let SimOutcome { seed, events, crashes, upgrades, time, violations, trace, .. } =
+                sim::run(seed, arguments.mutation, detail);
             return Self { seed, events, crashes, upgrades, time, violations, trace };
         }
         let ClusterOutcome { seed, events, processes, time, violations, trace, .. } =
-            sim::run_cluster(seed, arguments.fault, keeps_trace);
+            sim::run_cluster(seed, arguments.fault, detail);
         Self { seed, events, crashes: processes, upgrades: 0, time, violations, trace }
     }
 }
@@ -94,7 +94,7 @@ struct Summary {
 /// Fails if the checker finds a violation, or the summary cannot be written.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.trace {
-        let outcome = Played::of(arguments, arguments.seed.unwrap_or_default(), true);
+        let outcome = Played::of(arguments, arguments.seed.unwrap_or_default(), TraceDetail::Lines);
         let mut out = std::io::stdout().lock();
         // A reader such as `head` may stop early.
         let _ = outcome.trace.iter().try_for_each(|line| writeln!(out, "{line}"));
@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
                     if seed >= end_seed {
                         return;
                     }
-                    let outcome = Played::of(arguments, seed, false);
+                    let outcome = Played::of(arguments, seed, TraceDetail::HashOnly);
                     let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
                     summary.add(outcome);
                     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);

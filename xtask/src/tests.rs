@@ -3,7 +3,7 @@
 //! CI shares its machine. A test that fails in the crowd runs once more by itself: it passes there
 //! and counts as unsteady, with its name in the summary, or it fails for good.
 
-use crate::ci::Outcome;
+use crate::outcome::CiOutcome;
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitStatus, Stdio};
@@ -100,7 +100,7 @@ impl TestTally {
 /// # Errors
 /// When a test fails twice, when more than [`UNSTEADY_MAX`] fail, when a test program ends without
 /// a result, or when no test ran.
-pub(crate) fn run() -> anyhow::Result<Outcome> {
+pub(crate) fn run() -> anyhow::Result<CiOutcome> {
     let mut tally = TestTally::default();
     let status = cargo_test(&[], &["--test-threads", GUESTS], &mut tally)?;
     let unsteady = if status.success() { Vec::new() } else { repeat(&mut tally, status)? };
@@ -111,8 +111,8 @@ pub(crate) fn run() -> anyhow::Result<Outcome> {
     println!("\n{} passed, {} failed, {skipped} skipped", tally.passed.saturating_sub(skipped), tally.failed);
     unsteady.iter().for_each(|name| println!("unsteady: {name} failed beside other tests and passed alone"));
     match tally.skipped.is_empty() {
-        true => Ok(Outcome::Passed),
-        false => Ok(Outcome::Skipped(format!("{skipped} tests: {}", tally.skipped.join("; ")))),
+        true => Ok(CiOutcome::Passed),
+        false => Ok(CiOutcome::Skipped(format!("{skipped} tests: {}", tally.skipped.join("; ")))),
     }
 }
 

@@ -4,13 +4,14 @@ use super::FairnessSelection;
 use super::floods::{FloodKind, RunningFlood, floods};
 use crate::busy::{FLOOR, ahead, beside};
 use crate::contexts::tokens;
+use crate::load::TransferKind::Read;
 use crate::load::{self, FILE_SIZE, LoadedSessions, METADATA};
 use crate::output::{BenchFigure, BenchOutput, Floor};
 use crate::stopped;
 use crate::test_bed::TestBed;
 use bench::Flavor;
 use bench::measuring::{Load, Sample};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -40,9 +41,9 @@ pub(super) struct FloodVictim {
 pub(super) fn victims() -> impl Iterator<Item = FloodVictim> {
     let victim = |name, about, load| FloodVictim { name, about, load };
     [
-        victim("reads", "cached reads of 4 KiB, one at a time", load::random(false, 1)),
-        victim("deep-reads", "cached reads of 4 KiB, 16 in flight", load::random(false, 16)),
-        victim("stream", "sequential reads, 4 times 1 MiB in flight", load::sequential(false, 4, 1 << 20)),
+        victim("reads", "cached reads of 4 KiB, one at a time", load::random(Read, 1)),
+        victim("deep-reads", "cached reads of 4 KiB, 16 in flight", load::random(Read, 16)),
+        victim("stream", "sequential reads, 4 times 1 MiB in flight", load::sequential(Read, 4, 1 << 20)),
         victim("metadata", "the metadata mix, one operation at a time", METADATA),
     ]
     .into_iter()
@@ -68,10 +69,10 @@ impl FloodBed {
     }
 
     /// The flood's way to the server: as another user, and from another address.
-    fn flood_target(&self) -> Target {
+    fn flood_target(&self) -> BenchTarget {
         let flooded = self.apart.as_ref().unwrap_or(&self.test_bed);
         let credential = flooded.site().credential_of(USER);
-        Target { credential, source: Some(SOURCE), ..flooded.target("/data") }
+        BenchTarget { credential, source: Some(SOURCE), ..flooded.target("/data") }
     }
 }
 

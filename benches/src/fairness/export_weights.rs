@@ -9,11 +9,12 @@ use super::weights::{self, FIRST_WEIGHT, WeightedLoad, report, together};
 use crate::cores::Cores;
 use crate::disk::{SlowDisk, SlowOverlay};
 use crate::kerberos_site::{KerberosSite, make_export, program};
+use crate::load::TransferKind::Read;
 use crate::load::{self, LoadedSessions};
 use crate::output::BenchOutput;
 use crate::stopped;
 use bench::measuring::{ClientLayout, Load};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use bench::{Flavor, ServerProcess};
 use realm::RealmOptions;
 use std::ffi::OsString;
@@ -76,7 +77,7 @@ impl ExportBed {
         Ok(Self { server, site, cores, _work: work, overlay, disk })
     }
 
-    fn target(&self, export: &str) -> Target {
+    fn target(&self, export: &str) -> BenchTarget {
         self.site.target("orthrus", self.server.pid(), self.server.address(), &format!("/{export}"))
     }
 
@@ -133,7 +134,7 @@ pub(super) fn run(
 fn measure(output: &mut BenchOutput, bed: &ExportBed, stop: &AtomicBool) -> anyhow::Result<()> {
     let name = format!("krb5, 4 KiB reads from a slow disk by {CLIENTS} clients, {DEPTH} in flight for each");
     let layout = ClientLayout { clients: CLIENTS, ..ClientLayout::ONE };
-    let load: Load = load::laid_out(load::random(false, DEPTH), layout);
+    let load: Load = load::laid_out(load::random(Read, DEPTH), layout);
     let (mut first_target, mut targets) = (bed.target(FIRST.0), OTHERS.map(|(export, _)| bed.target(export)));
     let prepare = |target, export| {
         LoadedSessions::prepare(target, export, (Flavor::Krb5, load.clone()), FILE_SIZE, stop)

@@ -3,10 +3,11 @@
 use crate::busy::BusyWork;
 use crate::contexts::InitLoad;
 use crate::kerberos_site::ANSWER_MAX;
+use crate::load::TransferKind::{Read, Write};
 use crate::load::{self, FILE_SIZE, LoadedSessions};
 use anyhow::Context;
 use bench::measuring::{ClientLayout, Load};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use bench::{Endpoint, ExportMount, Flavor};
 use client::{Client, Compound};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -44,12 +45,12 @@ const STORM: ClientLayout = ClientLayout { clients: 16, ..ClientLayout::ONE };
 
 /// All floods, in the order of the table.
 pub(super) fn floods() -> [FloodKind; 7] {
-    let stream = |write| load::laid_out(load::sequential(write, 16, 1 << 20), FOUR);
+    let stream = |kind| load::laid_out(load::sequential(kind, 16, 1 << 20), FOUR);
     [
         FloodKind {
             name: "requests",
             about: "sys, cached reads of 4 KiB by 4 clients with 4 connections each, 64 in flight for each client",
-            work: FloodWork::Load(Flavor::Sys, load::laid_out(load::random(false, 64), MANY)),
+            work: FloodWork::Load(Flavor::Sys, load::laid_out(load::random(Read, 64), MANY)),
         },
         FloodKind {
             name: "contexts",
@@ -59,12 +60,12 @@ pub(super) fn floods() -> [FloodKind; 7] {
         FloodKind {
             name: "reads",
             about: "krb5p, sequential reads by 4 clients, 16 times 1 MiB in flight for each",
-            work: FloodWork::Load(Flavor::Krb5p, stream(false)),
+            work: FloodWork::Load(Flavor::Krb5p, stream(Read)),
         },
         FloodKind {
             name: "writes",
             about: "krb5p, sequential writes by 4 clients, 16 times 1 MiB in flight for each",
-            work: FloodWork::Load(Flavor::Krb5p, stream(true)),
+            work: FloodWork::Load(Flavor::Krb5p, stream(Write)),
         },
         FloodKind {
             name: "metadata",
@@ -95,7 +96,7 @@ impl<'a> RunningFlood<'a> {
     /// Connects to the server. `tokens` are of the flooding principal.
     pub(super) fn prepare(
         flood: &FloodKind,
-        target: &'a mut Target,
+        target: &'a mut BenchTarget,
         tokens: &[Vec<u8>],
         stop: &'a AtomicBool,
     ) -> anyhow::Result<Self> {
@@ -143,7 +144,7 @@ impl<'a> RunningFlood<'a> {
 }
 
 /// Connections that the server trusts, for INITs.
-fn trusted_inits(target: &Target, tokens: &[Vec<u8>]) -> anyhow::Result<InitLoad> {
+fn trusted_inits(target: &BenchTarget, tokens: &[Vec<u8>]) -> anyhow::Result<InitLoad> {
     let pid = target.pid.context("the server is gone")?;
     let addresses = client::resolve(&target.host, target.port)?;
     let mut load = InitLoad::new(pid, &addresses, tokens)?;
@@ -174,7 +175,7 @@ const SLOW_SIZE: usize = 1 << 20;
 const SLOW_PAUSE: Duration = Duration::from_millis(50);
 
 impl SlowReaders {
-    fn connect(target: &Target, flavor: Flavor) -> anyhow::Result<Self> {
+    fn connect(target: &BenchTarget, flavor: Flavor) -> anyhow::Result<Self> {
         let connect = |_| {
             let mut options = target.options(flavor)?;
             // The replies take their time.

@@ -3,6 +3,7 @@
 
 use super::FairnessSelection;
 use crate::busy::{BusyWork, FLOOR, beside, report};
+use crate::load::TransferKind::Read;
 use crate::load::{self, FILE_SIZE, LoadedSessions, METADATA};
 use crate::output::{BenchFigure, BenchOutput, Floor};
 use crate::stopped;
@@ -38,7 +39,7 @@ const NEIGHBOURS: [NeighbourLoads; 2] = [
     // 1 MiB reads, as deep as the sequential rows of the other benchmarks.
     NeighbourLoads {
         name: "stream",
-        busy: (Flavor::Krb5p, load::sequential(false, 16, 1 << 20)),
+        busy: (Flavor::Krb5p, load::sequential(Read, 16, 1 << 20)),
         unit: "MB/s",
         other: METADATA,
         floor: FLOOR,
@@ -47,7 +48,7 @@ const NEIGHBOURS: [NeighbourLoads; 2] = [
         name: "storm",
         busy: (Flavor::Sys, Load::Metadata { layout: STORM }),
         unit: "1/s",
-        other: load::random(false, 1),
+        other: load::random(Read, 1),
         floor: Floor::AtMost(1.5),
     },
 ];

@@ -3,11 +3,12 @@
 use super::FairnessSelection;
 use crate::cores::Cores;
 use crate::kerberos_site::{KerberosSite, make_export, program};
+use crate::load::TransferKind::Read;
 use crate::load::{self, LoadedSessions};
 use crate::output::{BenchFigure, BenchOutput, Floor};
 use crate::stopped;
 use bench::measuring::{ClientLayout, Load, Sample};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use bench::{Flavor, ServerProcess};
 use realm::RealmOptions;
 use std::ffi::OsString;
@@ -54,13 +55,13 @@ const LOADS: [PairLoad; 2] = [
     PairLoad {
         name: "krb5, 4 KiB reads by 4 clients, 64 in flight for each",
         flavor: Flavor::Krb5,
-        load: load::random(false, 64),
+        load: load::random(Read, 64),
         clients: 4,
     },
     PairLoad {
         name: "krb5p, stream, 16 times 1 MiB in flight",
         flavor: Flavor::Krb5p,
-        load: load::sequential(false, 16, 1 << 20),
+        load: load::sequential(Read, 16, 1 << 20),
         clients: 1,
     },
 ];
@@ -94,11 +95,11 @@ impl WeightBed {
     }
 
     /// Returns a principal's way to the server.
-    fn target(&self, user: &str) -> Target {
+    fn target(&self, user: &str) -> BenchTarget {
         let target = self.site.target("orthrus", self.server.pid(), self.server.address(), "/data");
         match user == FIRST.0 {
             true => target,
-            false => Target { credential: self.site.credential_of(user), ..target },
+            false => BenchTarget { credential: self.site.credential_of(user), ..target },
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{Arguments, LENGTH};
 use crate::load::{self, FILE_SIZE, rate_unit};
 use crate::output::{BenchFigure, BenchOutput};
 use bench::measuring::{CaseRecord, Sample, Settings, compare};
-use bench::native::{NativeDriver, Target};
+use bench::native::{BenchTarget, NativeDriver};
 use bench::{Flavor, Unit};
 use report::form::cpu_unit;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 /// Measures groups with the files in `store`; each round goes through all flavors.
 pub(super) fn measure(
     output: &mut BenchOutput,
-    mut server: Target,
+    mut server: BenchTarget,
     store: ExportStore,
     (groups, arguments): (&[&RowGroup], &Arguments),
     stop: &AtomicBool,

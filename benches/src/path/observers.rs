@@ -3,6 +3,7 @@
 
 use super::LENGTH;
 use crate::kerberos_site::program;
+use crate::load::TransferKind::Read;
 use crate::load::{self, FILE_SIZE, LoadedSessions, METADATA};
 use crate::output::{BenchFigure, BenchOutput, Floor};
 use crate::stopped;
@@ -24,7 +25,7 @@ const READ_FLOOR: Floor = Floor::AtMost(1.02);
 
 /// The loads, and the bound on their processor time. The audit log writes lines for changes only.
 const LOADS: [(&str, Load, Option<Floor>); 2] =
-    [("4 KiB reads, 64 in flight", load::random(false, 64), Some(READ_FLOOR)), ("metadata", METADATA, None)];
+    [("4 KiB reads, 64 in flight", load::random(Read, 64), Some(READ_FLOOR)), ("metadata", METADATA, None)];
 
 /// Measures both loads without an observer, with a trace, and on a server with an audit log.
 pub(super) fn measure(

@@ -1,5 +1,6 @@
 //! The rows of the benchmark, and their bounds.
 
+use crate::load::TransferKind::{Read, Write};
 use crate::load::{self, METADATA};
 use crate::output::Floor;
 use bench::Flavor;
@@ -42,10 +43,10 @@ const SEQUENTIAL_DEPTH: u32 = 16;
 const SEQUENTIAL_SIZE: u64 = 1 << 20;
 
 /// Sequential reads of one client.
-pub(super) const SEQUENTIAL_READ: Load = load::sequential(false, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
+pub(super) const SEQUENTIAL_READ: Load = load::sequential(Read, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
 
 /// Random reads of one client.
-pub(super) const RANDOM_READ: Load = load::random(false, 64);
+pub(super) const RANDOM_READ: Load = load::random(Read, 64);
 
 /// A group of rows: one load with each flavor.
 pub(super) struct RowGroup {
@@ -71,16 +72,16 @@ pub(super) enum RowFigure {
 /// All groups, in their order.
 pub(super) static GROUPS: [RowGroup; 7] = [
     RowGroup { name: "randread 4KiB qd64", load: RANDOM_READ, figure: RowFigure::Rate },
-    RowGroup { name: "randwrite 4KiB qd64", load: load::random(true, 64), figure: RowFigure::Rate },
+    RowGroup { name: "randwrite 4KiB qd64", load: load::random(Write, 64), figure: RowFigure::Rate },
     RowGroup { name: "seqread", load: SEQUENTIAL_READ, figure: RowFigure::ServerCpu },
     RowGroup {
         name: "seqwrite",
-        load: load::sequential(true, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE),
+        load: load::sequential(Write, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE),
         figure: RowFigure::ServerCpu,
     },
     RowGroup { name: "metadata", load: METADATA, figure: RowFigure::Rate },
-    RowGroup { name: "latency qd1 4KiB", load: load::random(false, 1), figure: RowFigure::Latency },
-    RowGroup { name: "write latency qd1 4KiB", load: load::random(true, 1), figure: RowFigure::Latency },
+    RowGroup { name: "latency qd1 4KiB", load: load::random(Read, 1), figure: RowFigure::Latency },
+    RowGroup { name: "write latency qd1 4KiB", load: load::random(Write, 1), figure: RowFigure::Latency },
 ];
 
 impl RowGroup {

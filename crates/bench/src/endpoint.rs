@@ -1,6 +1,6 @@
 //! The operations that workloads need from a mounted export.
 
-use crate::workload::git::Tree;
+use crate::Tree;
 use anyhow::Result;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use crate::mounted::MountFacts;
+use crate::MountFacts;
 
 /// The machine that a run was made on, from /proc and uname.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

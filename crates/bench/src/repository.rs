@@ -1,6 +1,6 @@
 //! Existing git repositories: the files of a commit, and their changes since an earlier one.
 
-use crate::mounted::tools::{GIT, run};
+use crate::tools::{GIT, run};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Commands as lists of words.
 
-use crate::network::Machine;
-use crate::{Folder, Options};
-use bench::mounted::tools::SBIN;
+use crate::network::LabMachine;
+use crate::{LabFolder, LabOptions};
+use bench::tools::SBIN;
 
 /// Returns words as a command.
 pub(crate) fn words(words: &[impl AsRef<str>]) -> Vec<String> {
@@ -10,7 +10,7 @@ pub(crate) fn words(words: &[impl AsRef<str>]) -> Vec<String> {
 }
 
 /// Returns the command that runs another one on a machine.
-pub(crate) fn on(folder: &Folder, machine: Machine, command: &[&str]) -> Vec<String> {
+pub(crate) fn on(folder: &LabFolder, machine: LabMachine, command: &[&str]) -> Vec<String> {
     let mut all = words(&["nsenter"]);
     all.push(format!("--net={}", folder.net(machine).display()));
     all.extend(words(command));
@@ -19,9 +19,9 @@ pub(crate) fn on(folder: &Folder, machine: Machine, command: &[&str]) -> Vec<Str
 
 /// Returns the command that runs `orthrus` on a machine.
 pub(crate) fn orthrus_on(
-    options: &Options,
-    folder: &Folder,
-    machine: Machine,
+    options: &LabOptions,
+    folder: &LabFolder,
+    machine: LabMachine,
     arguments: &[impl AsRef<str>],
 ) -> Vec<String> {
     let program = options.program.display().to_string();

@@ -1,7 +1,7 @@
 //! The files of the lab, as text.
 
-use crate::network::{CLUSTER, DOMAIN, HEAD_OUTSIDE, Machine, PREFIX, REALM, full};
-use crate::{Folder, Nat};
+use crate::network::{CLUSTER, DOMAIN, HEAD_OUTSIDE, LabMachine, PREFIX, REALM, full};
+use crate::{LabFolder, Nat};
 
 /// The nodes' first process: that of `tests/linux/run.sh`.
 pub(crate) const INIT: &str = include_str!("guest/init.sh");
@@ -34,7 +34,7 @@ pub(crate) fn group() -> String {
 
 /// resolv.conf of the image: the name service of the enterprise.
 pub(crate) fn resolv_conf() -> String {
-    format!("nameserver {}\nsearch {DOMAIN}\noptions timeout:2\n", Machine::Names.address())
+    format!("nameserver {}\nsearch {DOMAIN}\noptions timeout:2\n", LabMachine::Names.address())
 }
 
 /// nsswitch.conf of the image.
@@ -50,21 +50,21 @@ pub(crate) fn idmapd_conf() -> String {
 
 /// The name service's configuration: the machines of the enterprise and nothing else, no file of
 /// this machine.
-pub(crate) fn dnsmasq_conf(folder: &Folder) -> String {
+pub(crate) fn dnsmasq_conf(folder: &LabFolder) -> String {
     let mut text = format!(
         "no-resolv\nno-hosts\nno-poll\nuser=root\ngroup=root\nlisten-address={}\nbind-interfaces\nlocal=/{DOMAIN}/\npid-file={}\nlog-facility={}\n",
-        Machine::Names.address(),
+        LabMachine::Names.address(),
         folder.file("names.pid").display(),
         folder.log("names").display(),
     );
-    for machine in Machine::ALL {
+    for machine in LabMachine::ALL {
         text.push_str(&format!("host-record={},{}\n", full(machine.name()), machine.address()));
     }
     text
 }
 
 /// The server's configuration: `/export` with all flavors, `/private` with krb5p only.
-pub(crate) fn server_toml(folder: &Folder) -> String {
+pub(crate) fn server_toml(folder: &LabFolder) -> String {
     let path = |name: &str| folder.file(name).display().to_string();
     format!(
         "listen = \"{listen}:2049\"
@@ -85,7 +85,7 @@ path = \"{private}\"
 pseudo = \"/private\"
 sec = [\"krb5p\"]
 ",
-        listen = Machine::Server.address(),
+        listen = LabMachine::Server.address(),
         keytab = path("realm/server.keytab"),
         state = path("state"),
         export = path("export"),
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_name_service_knows_the_enterprise_and_no_node() {
-        let text = dnsmasq_conf(&Folder::at(Path::new("/l")));
+        let text = dnsmasq_conf(&LabFolder::at(Path::new("/l")));
         assert!(text.contains("host-record=server.orthrus.test,10.77.1.3\n"));
         assert!(!text.contains("node"), "nodes are behind the NAT: {text}");
     }

@@ -1,7 +1,7 @@
 //! The lab's folder: everything that it writes is in it.
 
-use crate::network::Machine;
-use crate::{Options, processes};
+use crate::network::LabMachine;
+use crate::{LabOptions, processes};
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -16,20 +16,20 @@ const MARKER: &str = "lab.json";
 
 /// The places in a lab's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Folder(PathBuf);
+pub struct LabFolder(PathBuf);
 
 /// The folder's record of its lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct LabRecord {
     /// The options of the lab.
-    pub options: Options,
+    pub options: LabOptions,
     /// The process that all others of the lab hang on.
-    pub supervisor: Option<processes::Identity>,
+    pub supervisor: Option<processes::ProcessIdentity>,
     /// Whether everything has been started.
     pub ready: bool,
 }
 
-impl Folder {
+impl LabFolder {
     /// Names a folder; it need not exist.
     pub fn at(dir: &Path) -> Self {
         Self(dir.to_owned())
@@ -46,7 +46,7 @@ impl Folder {
     }
 
     /// Returns the file that a machine's network namespace is bound to, inside the lab's view.
-    pub fn net(&self, machine: Machine) -> PathBuf {
+    pub fn net(&self, machine: LabMachine) -> PathBuf {
         self.file("net").join(machine.name())
     }
 
@@ -75,7 +75,7 @@ impl Folder {
     ///
     /// # Errors
     /// When there is a lab already, or something else, or another user could exchange the folder.
-    pub fn claim(&self, record: &Record) -> anyhow::Result<()> {
+    pub fn claim(&self, record: &LabRecord) -> anyhow::Result<()> {
         if self.file(MARKER).exists() {
             bail!("there is a lab in {} already: `orthrus lab down` ends it", self.0.display());
         }
@@ -93,7 +93,7 @@ impl Folder {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write(&self, record: &Record) -> anyhow::Result<()> {
+    pub fn write(&self, record: &LabRecord) -> anyhow::Result<()> {
         let (file, new) = (self.file(MARKER), self.file("lab.json.new"));
         fs::write(&new, serde_json::to_vec_pretty(record)?)
             .and_then(|()| fs::rename(&new, &file))
@@ -104,7 +104,7 @@ impl Folder {
     ///
     /// # Errors
     /// When there is one that cannot be read.
-    pub fn read(&self) -> anyhow::Result<Option<Record>> {
+    pub fn read(&self) -> anyhow::Result<Option<LabRecord>> {
         let file = self.file(MARKER);
         match fs::read(&file) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).with_context(|| file.display().to_string()),
@@ -117,7 +117,7 @@ impl Folder {
     ///
     /// # Errors
     /// A missing or incomplete record, with the remedy.
-    pub fn open(&self) -> anyhow::Result<Record> {
+    pub fn open(&self) -> anyhow::Result<LabRecord> {
         let dir = self.0.display();
         match self.read()? {
             None => bail!("there is no lab in {dir}: `orthrus lab up` makes one"),
@@ -159,14 +159,14 @@ mod tests {
     use super::*;
     use crate::options::tests::options;
 
-    fn record() -> Record {
-        Record { options: options(), supervisor: None, ready: false }
+    fn record() -> LabRecord {
+        LabRecord { options: options(), supervisor: None, ready: false }
     }
 
     #[test]
     fn a_folder_is_claimed_once_and_removed_whole() {
         let above = tempfile::tempdir().unwrap();
-        let folder = Folder::at(&above.path().join("lab"));
+        let folder = LabFolder::at(&above.path().join("lab"));
         assert_eq!(folder.read().unwrap(), None);
         folder.claim(&record()).unwrap();
         assert_eq!(folder.read().unwrap(), Some(record()));
@@ -181,14 +181,14 @@ mod tests {
     fn a_folder_with_something_else_is_left_alone() {
         let above = tempfile::tempdir().unwrap();
         fs::write(above.path().join("letter"), "dear").unwrap();
-        assert!(Folder::at(above.path()).claim(&record()).is_err());
+        assert!(LabFolder::at(above.path()).claim(&record()).is_err());
         assert!(above.path().join("letter").exists());
     }
 
     #[test]
     fn a_lab_without_its_first_process_is_not_up() {
         let above = tempfile::tempdir().unwrap();
-        let folder = Folder::at(&above.path().join("lab"));
+        let folder = LabFolder::at(&above.path().join("lab"));
         assert!(folder.open().unwrap_err().to_string().contains("lab up"));
         folder.claim(&record()).unwrap();
         assert!(folder.open().unwrap_err().to_string().contains("lab down"));

@@ -2,7 +2,7 @@
 
 use crate::processes;
 use crate::status::pid_of;
-use crate::{Folder, Record};
+use crate::{LabFolder, LabRecord};
 use anyhow::{Context, bail};
 use std::fs;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -22,7 +22,7 @@ const GONE: i32 = 255;
 ///
 /// # Errors
 /// When they cannot be written.
-pub fn set(folder: &Folder, settings: &[(String, String)]) -> anyhow::Result<()> {
+pub fn set(folder: &LabFolder, settings: &[(String, String)]) -> anyhow::Result<()> {
     let mut text = crate::files::SETTINGS.to_owned();
     for (name, value) in settings {
         text.push_str(&format!("{name}='{}'\n", value.replace('\'', r"'\''")));
@@ -33,7 +33,7 @@ pub fn set(folder: &Folder, settings: &[(String, String)]) -> anyhow::Result<()>
 
 /// The end of a script on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct JobEnd {
     /// Name of the node.
     pub node: String,
     /// Its exit status; 255 when the node ended.
@@ -44,22 +44,22 @@ pub struct Ended {
 
 /// A script under way.
 #[derive(Debug)]
-pub struct Job<'a> {
-    folder: &'a Folder,
-    record: &'a Record,
+pub struct NodeScript<'a> {
+    folder: &'a LabFolder,
+    record: &'a LabRecord,
     nodes: Vec<String>,
     id: String,
     dir: PathBuf,
 }
 
-impl<'a> Job<'a> {
+impl<'a> NodeScript<'a> {
     /// Starts a script, as root, on some nodes.
     ///
     /// # Errors
     /// When a node does not take requests.
     pub fn start(
-        folder: &'a Folder,
-        record: &'a Record,
+        folder: &'a LabFolder,
+        record: &'a LabRecord,
         nodes: &[String],
         script: &str,
     ) -> anyhow::Result<Self> {
@@ -96,7 +96,7 @@ impl<'a> Job<'a> {
     ///
     /// # Errors
     /// When `stop` becomes true, after the script has been ended; when its output cannot be read.
-    pub fn wait(&self, stop: &AtomicBool, each: &mut dyn FnMut(&str, &str)) -> anyhow::Result<Vec<Ended>> {
+    pub fn wait(&self, stop: &AtomicBool, each: &mut dyn FnMut(&str, &str)) -> anyhow::Result<Vec<JobEnd>> {
         let mut under_way: Vec<NodeOutput> =
             self.nodes.iter().map(|node| NodeOutput::new(node, &self.dir)).collect();
         let mut ended = Vec::new();
@@ -133,7 +133,7 @@ impl<'a> Job<'a> {
     }
 }
 
-impl Drop for Job<'_> {
+impl Drop for NodeScript<'_> {
     fn drop(&mut self) {
         // A stopped node may still write its exit status; the lab's end removes the rest.
         let _ = fs::remove_dir_all(&self.dir);
@@ -175,12 +175,12 @@ impl NodeOutput {
         Ok(())
     }
 
-    fn end(self, code: i32, each: &mut dyn FnMut(&str, &str)) -> Ended {
+    fn end(self, code: i32, each: &mut dyn FnMut(&str, &str)) -> JobEnd {
         // A last line without its end.
         if let Some(rest) = self.text.get(self.told..).filter(|rest| !rest.is_empty()) {
             each(&self.node, &String::from_utf8_lossy(rest));
         }
-        Ended { node: self.node, code, output: String::from_utf8_lossy(&self.text).into_owned() }
+        JobEnd { node: self.node, code, output: String::from_utf8_lossy(&self.text).into_owned() }
     }
 }
 

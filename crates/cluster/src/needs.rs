@@ -3,7 +3,7 @@
 use crate::commands::words;
 use crate::{Nat, files};
 use bench::link::LinkSpec;
-use bench::mounted::tools::{fed, find};
+use bench::tools::{fed, find};
 use nix::unistd::geteuid;
 use std::ffi::OsStr;
 use std::fs;

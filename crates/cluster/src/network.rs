@@ -19,7 +19,7 @@ const NODE_BASE: u8 = 10;
 
 /// A machine that is a network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Machine {
+pub enum LabMachine {
     /// The KDC of the realm.
     Kdc,
     /// The NFS server of the enterprise.
@@ -30,7 +30,7 @@ pub enum Machine {
     Head,
 }
 
-impl Machine {
+impl LabMachine {
     /// All machines except the nodes.
     pub const ALL: [Self; 4] = [Self::Kdc, Self::Server, Self::Names, Self::Head];
 
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn every_machine_and_node_has_an_address_of_its_own() {
-        let mut all: Vec<Ipv4Addr> = Machine::ALL.iter().map(|machine| machine.address()).collect();
+        let mut all: Vec<Ipv4Addr> = LabMachine::ALL.iter().map(|machine| machine.address()).collect();
         all.push(HEAD_INSIDE);
         all.extend((1..=32).map(node_address));
         let count = all.len();
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn machines_are_found_by_name() {
-        assert_eq!(Machine::of_name("kdc"), Some(Machine::Kdc));
-        assert_eq!(Machine::of_name("node1"), None);
+        assert_eq!(LabMachine::of_name("kdc"), Some(LabMachine::Kdc));
+        assert_eq!(LabMachine::of_name("node1"), None);
     }
 }

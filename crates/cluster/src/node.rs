@@ -2,11 +2,11 @@
 
 use crate::commands::words;
 use crate::network::{self, HEAD_INSIDE, node_address, node_name};
-use crate::{Folder, Options};
+use crate::{LabFolder, LabOptions};
 
 /// Returns the command that boots a node. The nodes' commands differ in name, address and network
 /// device only: all else comes from the image.
-pub(crate) fn boot(options: &Options, folder: &Folder, number: u8) -> Vec<String> {
+pub(crate) fn boot(options: &LabOptions, folder: &LabFolder, number: u8) -> Vec<String> {
     let name = node_name(number);
     let share = folder.share();
     let mut command = words(&[&options.kernel.display().to_string()]);
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn nodes_differ_in_name_address_and_device_only() {
-        let folder = Folder::at(&options().dir);
+        let folder = LabFolder::at(&options().dir);
         let (one, two) = (boot(&options(), &folder, 1), boot(&options(), &folder, 2));
         let differ: Vec<_> = one.iter().zip(&two).filter(|(a, b)| a != b).map(|(a, _)| a.as_str()).collect();
         assert_eq!(

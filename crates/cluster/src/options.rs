@@ -28,7 +28,7 @@ pub enum Nat {
 /// The storage below the exported folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Storage {
+pub enum LabStorage {
     /// The file system of the lab's folder.
     Disk,
     /// Memory, without a disk.
@@ -37,7 +37,7 @@ pub enum Storage {
 
 /// The options of a lab; all paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Options {
+pub struct LabOptions {
     /// The folder for everything that the lab writes.
     pub dir: PathBuf,
     /// How many compute nodes.
@@ -47,7 +47,7 @@ pub struct Options {
     /// Encryption types of all keys, as `orthrus realm up --enctypes` takes them.
     pub enctypes: String,
     /// The storage below the exported folder.
-    pub storage: Storage,
+    pub storage: LabStorage,
     /// The `orthrus` program, for the server and the realm.
     pub program: PathBuf,
     /// The kernel of the nodes.
@@ -61,7 +61,7 @@ pub struct Options {
     pub link: Option<LinkSpec>,
 }
 
-impl Options {
+impl LabOptions {
     /// Refuses options that cannot work.
     ///
     /// # Errors
@@ -101,13 +101,13 @@ fn check_path(path: &Path) -> anyhow::Result<()> {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn options() -> Options {
-        Options {
+    pub(crate) fn options() -> LabOptions {
+        LabOptions {
             dir: "/var/lib/orthrus-lab".into(),
             nodes: 3,
             memory_mib: 256,
             enctypes: "sha1".to_owned(),
-            storage: Storage::Disk,
+            storage: LabStorage::Disk,
             program: "/usr/bin/orthrus".into(),
             kernel: "/usr/bin/linux.uml".into(),
             modules: "/usr/lib/uml/modules/6.1".into(),
@@ -120,15 +120,15 @@ pub(crate) mod tests {
     fn ambiguous_arguments_of_a_command_line_are_refused() {
         options().check().unwrap();
         for dir in ["lab", "/a b", "/a\nb", "/a'b", "/a\"b", "/a=b,c", "/dev/shm/lab", "/proc/1"] {
-            assert!(Options { dir: dir.into(), ..options() }.check().is_err(), "{dir:?}");
+            assert!(LabOptions { dir: dir.into(), ..options() }.check().is_err(), "{dir:?}");
         }
     }
 
     #[test]
     fn nodes_and_memory_have_bounds() {
         for nodes in [0, NODES_MAX + 1] {
-            assert!(Options { nodes, ..options() }.check().is_err(), "{nodes}");
+            assert!(LabOptions { nodes, ..options() }.check().is_err(), "{nodes}");
         }
-        assert!(Options { memory_mib: 64, ..options() }.check().is_err());
+        assert!(LabOptions { memory_mib: 64, ..options() }.check().is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! The steps of a lab's start, as plain data.
 
 use crate::commands::{on, orthrus_on, words};
-use crate::network::{CLUSTER, HEAD_INSIDE, HEAD_OUTSIDE, Machine, PREFIX, full, node_address, node_name};
-use crate::{Folder, Nat, Options, Storage, files, node};
+use crate::network::{CLUSTER, HEAD_INSIDE, HEAD_OUTSIDE, LabMachine, PREFIX, full, node_address, node_name};
+use crate::{LabFolder, LabOptions, LabStorage, Nat, files, node};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ const SPARE_MIB: u32 = 16;
 
 /// Several actions that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct LabStep {
     /// Title of the step, for people.
     pub title: String,
     /// The actions in their order.
-    pub actions: Vec<Action>,
+    pub actions: Vec<LabAction>,
 }
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum LabAction {
     /// Create a folder and its parents.
     Folder(PathBuf),
     /// Make a named pipe.
@@ -66,10 +66,12 @@ pub enum Action {
 }
 
 /// Returns all steps of a lab.
-pub fn plan(options: &Options) -> Vec<Step> {
-    let folder = Folder::at(&options.dir);
-    let step =
-        |title: &str, actions: Vec<Vec<Action>>| Step { title: title.to_owned(), actions: actions.concat() };
+pub fn plan(options: &LabOptions) -> Vec<LabStep> {
+    let folder = LabFolder::at(&options.dir);
+    let step = |title: &str, actions: Vec<Vec<LabAction>>| LabStep {
+        title: title.to_owned(),
+        actions: actions.concat(),
+    };
     vec![
         step("own view of the machine", vec![own_view(options, &folder)]),
         step("enterprise and cluster network", vec![networks(options, &folder)]),
@@ -82,13 +84,13 @@ pub fn plan(options: &Options) -> Vec<Step> {
     ]
 }
 
-fn run(command: &[&str]) -> Action {
-    Action::Run(words(command), String::new())
+fn run(command: &[&str]) -> LabAction {
+    LabAction::Run(words(command), String::new())
 }
 
 /// A process table of its own, alice and bob among the users, and room for the nodes' memory.
-fn own_view(options: &Options, folder: &Folder) -> Vec<Action> {
-    let extend = |file: &str, more: String| Action::Extend {
+fn own_view(options: &LabOptions, folder: &LabFolder) -> Vec<LabAction> {
+    let extend = |file: &str, more: String| LabAction::Extend {
         file: format!("/etc/{file}").into(),
         more,
         copy: folder.file(file),
@@ -106,49 +108,49 @@ fn own_view(options: &Options, folder: &Folder) -> Vec<Action> {
 }
 
 /// Two switches, a cable from each machine, and a port for each node.
-fn networks(options: &Options, folder: &Folder) -> Vec<Action> {
-    let mut actions = vec![Action::Folder(folder.file("net"))];
-    for machine in Machine::ALL {
+fn networks(options: &LabOptions, folder: &LabFolder) -> Vec<LabAction> {
+    let mut actions = vec![LabAction::Folder(folder.file("net"))];
+    for machine in LabMachine::ALL {
         let net = folder.net(machine);
-        actions.push(Action::Write(net.clone(), String::new()));
+        actions.push(LabAction::Write(net.clone(), String::new()));
         actions.push(run(&["unshare", &format!("--net={}", net.display()), "true"]));
     }
     let mut switches = String::from(
         "link set lo up\nlink add name enterprise type bridge\nlink add name cluster type bridge\n",
     );
-    let mut cable = |port: &str, switch: &str, device: &str, machine: Machine| {
+    let mut cable = |port: &str, switch: &str, device: &str, machine: LabMachine| {
         let net = folder.net(machine);
         switches.push_str(&format!(
             "link add name {port} type veth peer name {device} netns {}\nlink set {port} master {switch} up\n",
             net.display()
         ));
     };
-    for machine in Machine::ALL {
+    for machine in LabMachine::ALL {
         cable(&format!("e-{}", machine.name()), "enterprise", "enterprise", machine);
     }
-    cable("c-head", "cluster", "cluster", Machine::Head);
+    cable("c-head", "cluster", "cluster", LabMachine::Head);
     for name in (1..=options.nodes).map(node_name) {
         switches.push_str(&format!("tuntap add dev {name} mode tap\nlink set {name} master cluster up\n"));
     }
     switches.push_str("link set enterprise up\nlink set cluster up\n");
-    actions.push(Action::Run(words(&["ip", "-batch", "-"]), switches));
+    actions.push(LabAction::Run(words(&["ip", "-batch", "-"]), switches));
     shape(options, &mut actions);
-    for machine in Machine::ALL {
+    for machine in LabMachine::ALL {
         let mut inside = format!(
             "link set lo up\naddress add {}/{PREFIX} dev enterprise\nlink set enterprise up\n",
             machine.address()
         );
-        if machine == Machine::Head {
+        if machine == LabMachine::Head {
             inside
                 .push_str(&format!("address add {HEAD_INSIDE}/{PREFIX} dev cluster\nlink set cluster up\n"));
         }
-        actions.push(Action::Run(on(folder, machine, &["ip", "-batch", "-"]), inside));
+        actions.push(LabAction::Run(on(folder, machine, &["ip", "-batch", "-"]), inside));
         if let Some(link) = options.link {
             let mut rates = link.shaping("enterprise");
-            if machine == Machine::Head {
+            if machine == LabMachine::Head {
                 rates.push_str(&link.shaping("cluster"));
             }
-            actions.push(Action::Run(on(folder, machine, &["tc", "-batch", "-"]), rates));
+            actions.push(LabAction::Run(on(folder, machine, &["tc", "-batch", "-"]), rates));
         }
     }
     actions
@@ -156,56 +158,58 @@ fn networks(options: &Options, folder: &Folder) -> Vec<Action> {
 
 /// Gives the switches' ports the rate of a cable. Packets of nodes are limited at the head's port,
 /// which all nodes share.
-fn shape(options: &Options, actions: &mut Vec<Action>) {
+fn shape(options: &LabOptions, actions: &mut Vec<LabAction>) {
     let Some(link) = options.link else { return };
     let mut rates = link.shaping("c-head");
-    Machine::ALL.iter().for_each(|machine| rates.push_str(&link.shaping(&format!("e-{}", machine.name()))));
+    LabMachine::ALL
+        .iter()
+        .for_each(|machine| rates.push_str(&link.shaping(&format!("e-{}", machine.name()))));
     (1..=options.nodes).map(node_name).for_each(|name| rates.push_str(&link.shaping(&name)));
-    actions.push(Action::Run(words(&["tc", "-batch", "-"]), rates));
+    actions.push(LabAction::Run(words(&["tc", "-batch", "-"]), rates));
 }
 
 /// The head forwards packets of nodes with its own address. The setting applies to its network
 /// namespace alone.
-fn nat(options: &Options, folder: &Folder) -> Vec<Action> {
+fn nat(options: &LabOptions, folder: &LabFolder) -> Vec<LabAction> {
     let command = files::nat_command(options.nat);
     vec![
-        Action::Run(
-            on(folder, Machine::Head, &["sh", "-c", "cat >/proc/sys/net/ipv4/ip_forward"]),
+        LabAction::Run(
+            on(folder, LabMachine::Head, &["sh", "-c", "cat >/proc/sys/net/ipv4/ip_forward"]),
             "1\n".into(),
         ),
-        Action::Run(on(folder, Machine::Head, command), files::nat_rules(options.nat)),
+        LabAction::Run(on(folder, LabMachine::Head, command), files::nat_rules(options.nat)),
     ]
 }
 
 /// The realm: one keytab for the server, one with the keys of all nodes.
-fn kerberos(options: &Options, folder: &Folder) -> Vec<Action> {
+fn kerberos(options: &LabOptions, folder: &LabFolder) -> Vec<LabAction> {
     let dir = folder.file("realm").display().to_string();
-    let (listen, server) = (format!("{}:88", Machine::Kdc.address()), full(Machine::Server.name()));
+    let (listen, server) = (format!("{}:88", LabMachine::Kdc.address()), full(LabMachine::Server.name()));
     let mut arguments = words(&["realm", "up", &dir, "--listen", &listen, "--enctypes", &options.enctypes]);
     arguments.extend(words(&["--host", &server]));
     for number in 1..=options.nodes {
         arguments.extend(words(&["--client", &full(&node_name(number))]));
     }
-    vec![Action::Run(orthrus_on(options, folder, Machine::Kdc, &arguments), String::new())]
+    vec![LabAction::Run(orthrus_on(options, folder, LabMachine::Kdc, &arguments), String::new())]
 }
 
 /// It ends its first process when it answers.
-fn name_service(folder: &Folder) -> Vec<Action> {
+fn name_service(folder: &LabFolder) -> Vec<LabAction> {
     let file = folder.file("names.conf");
     let argument = format!("--conf-file={}", file.display());
     vec![
-        Action::Write(file, files::dnsmasq_conf(folder)),
-        Action::Run(on(folder, Machine::Names, &["dnsmasq", &argument]), String::new()),
+        LabAction::Write(file, files::dnsmasq_conf(folder)),
+        LabAction::Run(on(folder, LabMachine::Names, &["dnsmasq", &argument]), String::new()),
     ]
 }
 
-fn server(options: &Options, folder: &Folder) -> Vec<Action> {
+fn server(options: &LabOptions, folder: &LabFolder) -> Vec<LabAction> {
     let file = folder.file("server.toml");
     let mut actions = Vec::new();
     for export in ["export", "private"] {
         let path = folder.file(export);
-        actions.push(Action::Folder(path.clone()));
-        if options.storage == Storage::Tmpfs {
+        actions.push(LabAction::Folder(path.clone()));
+        if options.storage == LabStorage::Tmpfs {
             actions.push(run(&["mount", "-t", "tmpfs", "tmpfs", &path.display().to_string()]));
         }
         actions.push(run(&["chmod", "755", &path.display().to_string()]));
@@ -216,15 +220,15 @@ fn server(options: &Options, folder: &Folder) -> Vec<Action> {
         }
     }
     let arguments = ["serve", "--config", &file.display().to_string()];
-    actions.push(Action::Write(file.clone(), files::server_toml(folder)));
-    actions.push(Action::Start {
-        name: Machine::Server.name().to_owned(),
-        command: orthrus_on(options, folder, Machine::Server, &arguments),
+    actions.push(LabAction::Write(file.clone(), files::server_toml(folder)));
+    actions.push(LabAction::Start {
+        name: LabMachine::Server.name().to_owned(),
+        command: orthrus_on(options, folder, LabMachine::Server, &arguments),
         input: None,
     });
-    actions.push(Action::Wait {
-        name: Machine::Server.name().to_owned(),
-        file: folder.log(Machine::Server.name()),
+    actions.push(LabAction::Wait {
+        name: LabMachine::Server.name().to_owned(),
+        file: folder.log(LabMachine::Server.name()),
         text: "orthrus serves".to_owned(),
         limit: SERVER_WAIT,
     });
@@ -232,13 +236,13 @@ fn server(options: &Options, folder: &Folder) -> Vec<Action> {
 }
 
 /// The nodes' image: all files except name and address.
-fn image(folder: &Folder) -> Vec<Action> {
+fn image(folder: &LabFolder) -> Vec<LabAction> {
     let (share, image) = (folder.share(), folder.share().join("image"));
     let mut actions = vec![
-        Action::Folder(image.clone()),
-        Action::Folder(share.join("jobs")),
-        Action::Folder(share.join("run")),
-        Action::Folder(share.join("nodes")),
+        LabAction::Folder(image.clone()),
+        LabAction::Folder(share.join("jobs")),
+        LabAction::Folder(share.join("run")),
+        LabAction::Folder(share.join("nodes")),
     ];
     let shared = [
         ("init.sh", files::INIT),
@@ -248,14 +252,14 @@ fn image(folder: &Folder) -> Vec<Action> {
         ("jobs/agent.sh", files::AGENT),
         ("settings", files::SETTINGS),
     ];
-    actions.extend(shared.map(|(name, text)| Action::Write(share.join(name), text.to_owned())));
+    actions.extend(shared.map(|(name, text)| LabAction::Write(share.join(name), text.to_owned())));
     let made = [
         ("resolv.conf", files::resolv_conf()),
         ("nsswitch.conf", files::NSSWITCH_CONF.to_owned()),
         ("hosts", files::HOSTS.to_owned()),
         ("idmapd.conf", files::idmapd_conf()),
     ];
-    actions.extend(made.map(|(name, text)| Action::Write(image.join(name), text)));
+    actions.extend(made.map(|(name, text)| LabAction::Write(image.join(name), text)));
     actions.push(run(&["chmod", "755", &share.join("init.sh").display().to_string()]));
     for file in ["krb5.conf", "client.keytab", "users.keytab"] {
         let from = folder.file("realm").join(file).display().to_string();
@@ -264,13 +268,13 @@ fn image(folder: &Folder) -> Vec<Action> {
     actions
 }
 
-fn nodes(options: &Options, folder: &Folder) -> Vec<Action> {
-    let mut actions = vec![Action::Folder(folder.uml())];
+fn nodes(options: &LabOptions, folder: &LabFolder) -> Vec<LabAction> {
+    let mut actions = vec![LabAction::Folder(folder.uml())];
     for number in 1..=options.nodes {
         let name = node_name(number);
         let input = folder.ask(&name);
-        actions.push(Action::Pipe(input.clone()));
-        actions.push(Action::Start {
+        actions.push(LabAction::Pipe(input.clone()));
+        actions.push(LabAction::Start {
             name,
             command: node::boot(options, folder, number),
             input: Some(input),
@@ -278,27 +282,27 @@ fn nodes(options: &Options, folder: &Folder) -> Vec<Action> {
     }
     for name in (1..=options.nodes).map(node_name) {
         let file = folder.share().join("nodes").join(&name).join("ready");
-        actions.push(Action::Wait { name, file, text: "ready".to_owned(), limit: NODE_WAIT });
+        actions.push(LabAction::Wait { name, file, text: "ready".to_owned(), limit: NODE_WAIT });
     }
     actions
 }
 
 /// Describes a lab in a few lines.
-pub(crate) fn summary(options: &Options) -> String {
+pub(crate) fn summary(options: &LabOptions) -> String {
     let first = node_address(1);
     let last = node_address(options.nodes);
     let nat = match options.nat {
         Nat::Nft => "nftables",
         Nat::Iptables => "iptables",
     };
-    let machine = |machine: Machine| format!("{} {}", full(machine.name()), machine.address());
+    let machine = |machine: LabMachine| format!("{} {}", full(machine.name()), machine.address());
     let cables = options.link.map(|link| format!("cables       {link} each, in each direction\n"));
     format!(
         "enterprise   {}\n             {}\n             {}\nhead         {} and {HEAD_INSIDE}: NAT by {nat}\ncluster      {CLUSTER}/{PREFIX}: {} nodes, {first} to {last}, {} MiB each, one image, one keytab\n{}",
-        machine(Machine::Kdc),
-        machine(Machine::Server),
-        machine(Machine::Names),
-        machine(Machine::Head),
+        machine(LabMachine::Kdc),
+        machine(LabMachine::Server),
+        machine(LabMachine::Names),
+        machine(LabMachine::Head),
         options.nodes,
         options.memory_mib,
         cables.unwrap_or_default(),

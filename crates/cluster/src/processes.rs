@@ -1,6 +1,5 @@
 //! The processes of a lab, seen from outside, and their end.
 
-use crate::Folder;
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -14,7 +13,7 @@ const END_WAIT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// A process that cannot be mistaken for a later one of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct ProcessIdentity {
     /// Process number in its namespace.
     pub pid: i32,
     /// When it began, in ticks since the machine did.
@@ -30,7 +29,7 @@ pub struct Process {
     pub command: Vec<String>,
 }
 
-impl Identity {
+impl ProcessIdentity {
     /// Looks at a running process.
     pub fn of(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -73,27 +72,8 @@ impl Identity {
     }
 }
 
-/// Ends the lab in a folder and removes the folder; whether there was anything.
-///
-/// # Errors
-/// When the folder is no lab's, or cannot be removed.
-pub fn down(folder: &Folder) -> anyhow::Result<bool> {
-    let Some(record) = folder.read()? else {
-        if fs::read_dir(folder.path()).is_ok_and(|mut entries| entries.next().is_some()) {
-            bail!("{} is no lab", folder.path().display());
-        }
-        // One that `up` had made and not yet written to.
-        return Ok(fs::remove_dir(folder.path()).is_ok());
-    };
-    if let Some(supervisor) = record.supervisor {
-        supervisor.kill()?;
-    }
-    folder.remove()?;
-    Ok(true)
-}
-
 /// Lists the processes that hang on a supervisor, itself included.
-pub(crate) fn all(supervisor: Identity) -> Vec<Process> {
+pub(crate) fn all(supervisor: ProcessIdentity) -> Vec<Process> {
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
     let Some(own) = namespace(&supervisor.pid.to_string()).filter(|_| supervisor.is_alive()) else {
         return Vec::new();
@@ -127,16 +107,19 @@ mod tests {
 
     #[test]
     fn a_process_is_known_by_its_beginning() {
-        let own = Identity::of(std::process::id().try_into().unwrap()).unwrap();
+        let own = ProcessIdentity::of(std::process::id().try_into().unwrap()).unwrap();
         assert!(own.is_alive());
-        assert!(!Identity { began: own.began + 1, ..own }.is_alive());
-        assert!(!Identity { began: own.began + 1, ..own }.kill().unwrap(), "another process is left alone");
+        assert!(!ProcessIdentity { began: own.began + 1, ..own }.is_alive());
+        assert!(
+            !ProcessIdentity { began: own.began + 1, ..own }.kill().unwrap(),
+            "another process is left alone"
+        );
     }
 
     #[test]
     fn a_process_is_ended_once() {
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
-        let identity = Identity::of(child.id().try_into().unwrap()).unwrap();
+        let identity = ProcessIdentity::of(child.id().try_into().unwrap()).unwrap();
         assert!(identity.kill().unwrap());
         assert!(!identity.is_alive());
         child.wait().unwrap();
@@ -147,14 +130,5 @@ mod tests {
     fn names_with_brackets_do_not_move_the_fields() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 9";
         assert_eq!(began(stat), Some(4242));
-    }
-
-    #[test]
-    fn down_where_nothing_is_does_nothing() {
-        let above = tempfile::tempdir().unwrap();
-        assert!(!down(&Folder::at(&above.path().join("lab"))).unwrap());
-        fs::write(above.path().join("letter"), "dear").unwrap();
-        assert!(down(&Folder::at(above.path())).is_err());
-        assert!(above.path().join("letter").exists());
     }
 }

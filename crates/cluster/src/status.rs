@@ -1,8 +1,8 @@
 //! The state of a running lab, seen from outside.
 
-use crate::network::{Machine, node_address, node_name};
+use crate::network::{LabMachine, node_address, node_name};
 use crate::processes::{self, Process};
-use crate::{Folder, Record};
+use crate::{LabFolder, LabRecord};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +31,7 @@ pub struct Part {
 
 /// The state of a lab and its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Status {
+pub struct LabStatus {
     /// KDC, server, name service.
     pub machines: Vec<Part>,
     /// The compute nodes in order.
@@ -45,17 +45,17 @@ pub struct Status {
 }
 
 /// Looks at a lab that is up.
-pub fn status(folder: &Folder, record: &Record) -> Status {
+pub fn status(folder: &LabFolder, record: &LabRecord) -> LabStatus {
     let all = record.supervisor.map(processes::all).unwrap_or_default();
-    let server = pid_of(&all, Machine::Server.name());
-    let machines = [Machine::Kdc, Machine::Server, Machine::Names]
+    let server = pid_of(&all, LabMachine::Server.name());
+    let machines = [LabMachine::Kdc, LabMachine::Server, LabMachine::Names]
         .map(|machine| part(&all, machine.name().to_owned(), machine.address()));
     let nodes = (1..=record.options.nodes).map(|number| {
         let mut node = part(&all, node_name(number), node_address(number));
         node.mounted = mounted(folder, &node.name);
         node
     });
-    Status {
+    LabStatus {
         machines: machines.into(),
         nodes: nodes.collect(),
         peers: server.map(peers).unwrap_or_default(),
@@ -86,7 +86,7 @@ fn part(all: &[Process], name: String, address: Ipv4Addr) -> Part {
     Part { name, address, pid, resident_kib, mounted: Vec::new() }
 }
 
-fn mounted(folder: &Folder, node: &str) -> Vec<String> {
+fn mounted(folder: &LabFolder, node: &str) -> Vec<String> {
     let log = fs::read(folder.share().join("nodes").join(node).join("log")).unwrap_or_default();
     let log = String::from_utf8_lossy(&log).into_owned();
     log.lines().filter_map(|line| line.strip_prefix("mounted ")).map(str::to_owned).collect()
@@ -118,8 +118,8 @@ fn connections(tcp: &str) -> BTreeSet<(Ipv4Addr, u16)> {
 }
 
 /// Asks the server for its counters, which it logs, and takes the number of clients from them.
-fn clients(folder: &Folder, server: u32) -> Option<u64> {
-    let counters = bench::counters::of_server(server, &folder.log(Machine::Server.name())).ok()?;
+fn clients(folder: &LabFolder, server: u32) -> Option<u64> {
+    let counters = bench::counters::of_server(server, &folder.log(LabMachine::Server.name())).ok()?;
     counters.get("clients").copied()
 }
 

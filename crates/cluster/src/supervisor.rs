@@ -4,10 +4,10 @@
 //! output (`step …`, `ready`, `failed …`), and ends, with everything, when standard input ends
 //! before the command to stay: then `up` was killed.
 
-use crate::plan::{Action, plan};
-use crate::{Folder, Step, commands};
+use crate::plan::{LabAction, plan};
+use crate::{LabFolder, LabStep, commands};
 use anyhow::{Context, bail};
-use bench::mounted::tools::fed;
+use bench::tools::fed;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
@@ -40,7 +40,7 @@ pub fn hold(dir: &Path) -> anyhow::Result<()> {
     }
     // Ctrl-C at the terminal of `up` is for `up`.
     setsid().context("no session")?;
-    let folder = Folder::at(dir);
+    let folder = LabFolder::at(dir);
     let record = folder.read()?.context("no record")?;
     unshare(
         CloneFlags::CLONE_NEWNS
@@ -69,7 +69,7 @@ fn say(line: &str) {
 }
 
 /// Ends everything when `up` ends without a word.
-fn watch(folder: &Folder) {
+fn watch(folder: &LabFolder) {
     let mut word = [0];
     if matches!(std::io::stdin().read(&mut word), Ok(1)) {
         return;
@@ -80,7 +80,7 @@ fn watch(folder: &Folder) {
         // Bound and mounted in this view only; the folder below is the machine's.
         let _ = Command::new("umount").args(["-l", "-R"]).arg(folder.file("export")).output();
         let _ = Command::new("umount").args(["-l", "-R"]).arg(folder.file("private")).output();
-        for machine in crate::Machine::ALL {
+        for machine in crate::LabMachine::ALL {
             let _ = Command::new("umount").arg("-l").arg(folder.net(machine)).output();
         }
         if folder.remove().is_ok() {
@@ -92,12 +92,12 @@ fn watch(folder: &Folder) {
 }
 
 struct Supervisor {
-    folder: Folder,
+    folder: LabFolder,
     children: BTreeMap<String, Child>,
 }
 
 impl Supervisor {
-    fn carry_out(&mut self, steps: &[Step]) -> anyhow::Result<()> {
+    fn carry_out(&mut self, steps: &[LabStep]) -> anyhow::Result<()> {
         for step in steps {
             say(&format!("step {}", step.title));
             for action in &step.actions {
@@ -107,17 +107,17 @@ impl Supervisor {
         Ok(())
     }
 
-    fn act(&mut self, action: &Action) -> anyhow::Result<()> {
+    fn act(&mut self, action: &LabAction) -> anyhow::Result<()> {
         match action {
-            Action::Folder(path) => fs::create_dir_all(path).with_context(|| path.display().to_string()),
-            Action::Pipe(path) => {
+            LabAction::Folder(path) => fs::create_dir_all(path).with_context(|| path.display().to_string()),
+            LabAction::Pipe(path) => {
                 mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR).with_context(|| path.display().to_string())
             }
-            Action::Write(path, text) => fs::write(path, text).with_context(|| path.display().to_string()),
-            Action::Extend { file, more, copy } => extend(file, more, copy),
-            Action::Run(words, input) => run(words, input),
-            Action::Start { name, command, input } => self.start(name, command, input.as_deref()),
-            Action::Wait { name, file, text, limit } => self.wait(name, file, text, *limit),
+            LabAction::Write(path, text) => fs::write(path, text).with_context(|| path.display().to_string()),
+            LabAction::Extend { file, more, copy } => extend(file, more, copy),
+            LabAction::Run(words, input) => run(words, input),
+            LabAction::Start { name, command, input } => self.start(name, command, input.as_deref()),
+            LabAction::Wait { name, file, text, limit } => self.wait(name, file, text, *limit),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Starts a lab, from outside.
 
-use crate::processes::Identity;
-use crate::{Folder, Options, Record, supervisor};
+use crate::processes::ProcessIdentity;
+use crate::{LabFolder, LabOptions, LabRecord, supervisor};
 use anyhow::{Context, bail};
 use nix::sched::{CloneFlags, unshare};
 use std::fs::File;
@@ -23,21 +23,30 @@ pub enum Progress<'a> {
     Step(&'a str),
 }
 
+/// The treatment of the folder of a lab that does not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FolderOnFailure {
+    /// Stays, with the logs.
+    Keep,
+    /// Is removed with everything in it.
+    Remove,
+}
+
 /// Starts a lab that stays when this process ends.
 ///
-/// When it fails, or `stop` becomes true, nothing stays but, with `keep`, the folder with the logs.
+/// When it fails, or `stop` becomes true, everything ends; `on_failure` decides on the folder.
 ///
 /// # Errors
 /// The failed step, with the end of its log; or that it was stopped.
 pub fn up(
-    options: &Options,
-    keep: bool,
+    options: &LabOptions,
+    on_failure: FolderOnFailure,
     stop: &AtomicBool,
     say: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<()> {
     options.check()?;
-    let folder = Folder::at(&options.dir);
-    let mut record = Record { options: options.clone(), supervisor: None, ready: false };
+    let folder = LabFolder::at(&options.dir);
+    let mut record = LabRecord { options: options.clone(), supervisor: None, ready: false };
     folder.claim(&record)?;
     say(Progress::Summary(&crate::plan::summary(options)));
     let started = spawn(&folder).and_then(|mut child| {
@@ -47,18 +56,20 @@ pub fn up(
         }
         started
     });
-    match started {
-        Err(error) if keep => Err(error).with_context(|| format!("kept {}", folder.path().display())),
-        Err(error) => {
+    match (started, on_failure) {
+        (Ok(()), _) => Ok(()),
+        (Err(error), FolderOnFailure::Keep) => {
+            Err(error).with_context(|| format!("kept {}", folder.path().display()))
+        }
+        (Err(error), FolderOnFailure::Remove) => {
             folder.remove()?;
             Err(error)
         }
-        Ok(()) => Ok(()),
     }
 }
 
 /// Ends the supervisor, and with it everything, and waits for that.
-fn end(record: &Record, child: &mut Child) -> anyhow::Result<()> {
+fn end(record: &LabRecord, child: &mut Child) -> anyhow::Result<()> {
     match record.supervisor {
         Some(supervisor) => drop(supervisor.kill()?),
         None => child.kill()?,
@@ -68,13 +79,13 @@ fn end(record: &Record, child: &mut Child) -> anyhow::Result<()> {
 }
 
 fn start(
-    folder: &Folder,
-    record: &mut Record,
+    folder: &LabFolder,
+    record: &mut LabRecord,
     child: &mut Child,
     stop: &AtomicBool,
     say: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<()> {
-    record.supervisor = i32::try_from(child.id()).ok().and_then(Identity::of);
+    record.supervisor = i32::try_from(child.id()).ok().and_then(ProcessIdentity::of);
     folder.write(record)?;
     let output = child.stdout.take().context("no pipe")?;
     let (sender, lines) = channel();
@@ -94,7 +105,7 @@ fn start(
 
 /// Starts the supervisor as the first process of a namespace. The namespace is for the children of
 /// one thread, which has no others.
-fn spawn(folder: &Folder) -> anyhow::Result<Child> {
+fn spawn(folder: &LabFolder) -> anyhow::Result<Child> {
     let program = std::env::current_exe().context("this program is not where it was")?;
     let log = File::create(folder.log("supervisor"))?;
     let mut command = Command::new(program);
@@ -111,7 +122,7 @@ fn spawn(folder: &Folder) -> anyhow::Result<Child> {
 }
 
 fn follow(
-    folder: &Folder,
+    folder: &LabFolder,
     lines: &Receiver<String>,
     stop: &AtomicBool,
     say: &mut dyn FnMut(Progress),

@@ -9,6 +9,7 @@ use ldap::LdapSettings;
 
 use crate::Surroundings;
 use crate::ccache::CacheContent;
+use crate::gssd::GssdOptions;
 use crate::krb5_conf::Krb5Conf;
 use terminal::shell_word;
 
@@ -88,18 +89,6 @@ pub(crate) struct Tickets {
     pub principal: String,
 }
 
-/// The options of rpc.gssd, from its command line and nfs.conf.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct GssdOptions {
-    pub running: bool,
-    pub keytab: Option<PathBuf>,
-    pub caches: Vec<String>,
-    pub root_needs_ticket: bool,
-    pub legacy: bool,
-    pub allowed: Option<String>,
-    pub reverse_dns: bool,
-}
-
 /// All facts of a run. Fields are filled by the check that their comment names.
 pub struct Facts {
     pub(crate) machine: Surroundings,
@@ -159,7 +148,7 @@ impl Facts {
     ) -> Result<Self, private::PrivateError> {
         let folder = private::temporary("orthrus-doctor-")?;
         let conf = Krb5Conf::read(&machine.krb5_conf);
-        let gssd = crate::checks::gssd_options(&machine);
+        let gssd = GssdOptions::read(&machine);
         Ok(Self {
             machine,
             target,

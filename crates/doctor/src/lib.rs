@@ -13,6 +13,7 @@ mod clock;
 mod der;
 mod facts;
 mod finding;
+mod gssd;
 mod kinit;
 mod krb5_conf;
 mod machine;

@@ -1,8 +1,10 @@
 //! Ranges of a file, each with the kind of its lock.
 
-use crate::LockChange;
 use std::collections::BTreeMap;
 use vfs::LockKind;
+
+/// The first byte, the last byte, and the kind of their lock from now on.
+pub type LockChange = (u64, u64, Option<LockKind>);
 
 /// The effect of a call on the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

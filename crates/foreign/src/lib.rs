@@ -7,7 +7,8 @@
 mod held_ranges;
 mod locks;
 
-pub use locks::{ForeignLocks, LockChange};
+pub use held_ranges::LockChange;
+pub use locks::ForeignLocks;
 
 use std::{
     sync::{

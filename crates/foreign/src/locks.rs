@@ -1,14 +1,11 @@
 //! Byte-range locks of a file on a file system that may hang.
 
 use crate::ForeignThread;
-use crate::held_ranges::{HeldRanges, RangeChange};
+use crate::held_ranges::{HeldRanges, LockChange, RangeChange};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use vfs::{LockKind, OFFSET_MAX, VfsError, VfsResult};
-
-/// The first byte, the last byte, and the kind of their lock from now on.
-pub type LockChange = (u64, u64, Option<LockKind>);
+use vfs::{OFFSET_MAX, VfsError, VfsResult};
 
 /// Notes of the locks of a file, which are changed by calls on a [`ForeignThread`].
 ///
@@ -107,6 +104,7 @@ impl ForeignLocks {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use vfs::LockKind;
 
     const LONG: Duration = Duration::from_secs(30);
     const READ: Option<LockKind> = Some(LockKind::Read);

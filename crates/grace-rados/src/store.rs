@@ -164,8 +164,7 @@ impl GraceStore {
         Ok(true)
     }
 
-    /// Has `changed` called, on a thread of the library, when another member has changed the
-    /// database.
+    /// Calls `changed`, on a thread of the library, when another member has changed the database.
     ///
     /// # Errors
     /// `NoDatabase`, `Denied`, `Blocklisted`, `Unavailable`.

@@ -3,7 +3,7 @@
 use crate::configuration::{self, CONF, KEYRING};
 use crate::programs::{self, AUTHTOOL, CephProgram, MDS, MON, MONMAPTOOL, OSD, ceph, tail};
 use crate::watch::Watch;
-use crate::{MiniCephError, error};
+use crate::{MiniCephError, MiniCephOptions, error};
 use ceph::fs::{CephFs, CephMount, Credentials, MountOptions, NewInode, XattrFlag, wait_for_unmounts};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -36,34 +36,6 @@ const FILE_SYSTEM: &str = "cephfs";
 pub const FILE_SIZE_MAX: u64 = 16 << 40;
 /// The name of a metadata server that waits for the failure of another.
 const STANDBY: &str = "standby";
-
-/// The parts and limits of a cluster.
-#[derive(Clone, Debug)]
-pub struct MiniCephOptions {
-    /// The address of all daemons; ports are free ones.
-    pub address: IpAddr,
-    /// Bytes that an OSD holds at most, in memory as they are written.
-    pub store_bytes_max: u64,
-    /// OSDs, each with a copy of every object. One of several can be lost.
-    pub osds: u32,
-    /// Further file systems, each with a metadata server of its own.
-    pub file_systems: Vec<String>,
-    /// Whether a further metadata server, `standby`, takes the place of one that is lost.
-    pub standby: bool,
-}
-
-impl Default for MiniCephOptions {
-    /// Loopback, one OSD of 4 GiB, one file system, no standby.
-    fn default() -> Self {
-        Self {
-            address: Ipv4Addr::LOCALHOST.into(),
-            store_bytes_max: 4 << 30,
-            osds: 1,
-            file_systems: Vec::new(),
-            standby: false,
-        }
-    }
-}
 
 /// A daemon of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -497,6 +469,7 @@ fn wait_until_stopped(child: &Child) {
 mod tests {
     use super::*;
     use rustix::process::kill_process_group;
+    use std::net::Ipv4Addr;
 
     fn processes_of(dir: &Path) -> usize {
         let conf = dir.join(CONF);

@@ -11,8 +11,10 @@
 mod cluster;
 mod configuration;
 mod error;
+mod options;
 mod programs;
 mod watch;
 
-pub use cluster::{CephDaemon, FILE_SIZE_MAX, MiniCeph, MiniCephOptions};
+pub use cluster::{CephDaemon, FILE_SIZE_MAX, MiniCeph};
 pub use error::MiniCephError;
+pub use options::MiniCephOptions;

@@ -41,7 +41,7 @@ const SHARED_REQUESTS_MAX: usize = 16;
 /// Waits without a request of an interactive connection after which a shard runs several steps in a
 /// row: their replies are protected together and nothing waits for them.
 const CALM_WAITS: u32 = 16;
-/// The time without events of connections that defer no calls after which a shard runs a longer
+/// The time without an event of an interactive or bulk connection after which a shard runs a longer
 /// step on its own thread: a request that arrives meanwhile waits for it.
 const ALONE_TIME: Duration = Duration::from_millis(200);
 
@@ -103,7 +103,8 @@ struct ReadyLanes {
     bulk: Vec<Ready>,
 }
 
-/// The start of work that is charged to tenants, if it is, and the time of turns until then.
+/// Work that is measured for tenants: its start, if it is charged, and the time of interactive
+/// turns until then.
 #[derive(Clone, Copy)]
 struct ChargedWork {
     start: Option<Instant>,
@@ -136,7 +137,7 @@ pub(crate) struct Shard<S: Service> {
     steps: VecDeque<S::Step>,
     /// Waits since the last request of an interactive connection.
     calm: u32,
-    /// When an event of a connection came last that is interactive or bulk.
+    /// The time of the last event of an interactive or bulk connection.
     others_at: Instant,
     seat: ShardSeat<S>,
     bell: Arc<ReliefBell>,
@@ -356,7 +357,7 @@ impl<S: Service> Shard<S> {
         ChargedWork { start, turns: self.interactive.spent() }
     }
 
-    /// Returns the time of work without that of turns, if it is charged.
+    /// Returns the time of work without the interactive turns in it, if it is charged.
     fn time_of(&self, work: ChargedWork) -> Option<Duration> {
         let turns = self.interactive.spent().saturating_sub(work.turns);
         work.start.map(|start| start.elapsed().saturating_sub(turns))
@@ -405,8 +406,8 @@ impl<S: Service> Shard<S> {
         }
     }
 
-    /// Takes the first of the waiting steps that is brief; other threads run those before it. While
-    /// several tenants have work, it is that of the tenant whose turn it is.
+    /// Takes the first brief step of the waiting ones, and hands the longer steps before it to
+    /// other threads. While several tenants have work, it is a step of the tenant whose turn it is.
     fn next_step(&mut self) -> Option<S::Step> {
         while !self.steps.is_empty() {
             if let Some(step) = self.take_step() {
@@ -416,7 +417,8 @@ impl<S: Service> Shard<S> {
         None
     }
 
-    /// Takes the first of the waiting steps, unless it is not brief and another thread runs it.
+    /// Takes the first of the waiting steps. Returns `None` if it is long and another thread runs
+    /// it.
     fn take_step(&mut self) -> Option<S::Step> {
         let Self { service, sockets, steps, .. } = self;
         let is_contended = sockets.shares.is_contended();
@@ -442,8 +444,8 @@ impl<S: Service> Shard<S> {
         }
     }
 
-    /// Continues after a step, on its thread or on another: takes the completions that did not wake
-    /// the shard.
+    /// Continues after a step, on the same thread or another one: takes the completions that did
+    /// not wake the shard.
     fn resume(&mut self) {
         self.sink.attend(false);
         self.take_completions();

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::RealmError;
+use crate::removal::remove_file;
 use crate::tools::KerberosTool;
 
 /// Time that a daemon has to end after SIGTERM, before SIGKILL.
@@ -41,7 +42,7 @@ impl Daemon {
                 break;
             }
         }
-        fs::remove_file(&self.pid_file).or_else(absent_is_well).map_err(RealmError::io(&self.pid_file))?;
+        remove_file(&self.pid_file)?;
         Ok(true)
     }
 
@@ -76,8 +77,4 @@ impl Daemon {
         let ours = arguments.contains(&self.argument.as_os_str().as_encoded_bytes());
         Ok((name && ours).then_some((process, pid)))
     }
-}
-
-fn absent_is_well(error: std::io::Error) -> std::io::Result<()> {
-    if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }

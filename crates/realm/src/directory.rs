@@ -10,10 +10,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::RealmError;
 use crate::daemon::Daemon;
-use crate::principals::MASTER_PASSWORD;
+use crate::removal::{remove_file, remove_folder};
 use crate::tools::{KDB5_LDAP_UTIL, LDAPMODIFY, LDAPSEARCH, SLAPD, ZCAT};
+use crate::{MASTER_PASSWORD, RealmError};
 
 /// The folder of the database below the realm's.
 pub(crate) const FOLDER: &str = "directory";
@@ -36,6 +36,14 @@ const CONTAINER: &str = "cn=kerberos,o=realm";
 const START_WAIT: Duration = Duration::from_secs(10);
 /// Longest path of a Unix socket, in bytes: `sun_path` without its NUL.
 const SOCKET_PATH_MAX: usize = 107;
+
+/// Removes the files of the directory server in a folder.
+pub(crate) fn remove_files(home: &Path) -> Result<(), RealmError> {
+    let database = home.join(FOLDER);
+    DATABASE.iter().try_for_each(|name| remove_file(&database.join(name)))?;
+    remove_folder(&database)?;
+    FILES.iter().try_for_each(|name| remove_file(&home.join(name)))
+}
 
 /// Checks that everything for a directory is installed.
 pub(crate) fn check() -> Result<(), RealmError> {

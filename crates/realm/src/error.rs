@@ -25,7 +25,7 @@ pub enum RealmError {
     #[error("{} is a realm already: `orthrus realm down` removes it", .0.display())]
     Exists(PathBuf),
     /// The folder contains no realm.
-    #[error("{} is no realm: it has no file {}", .0.display(), crate::folder::MARKER)]
+    #[error("{} is no realm: it has no file {}", .0.display(), crate::MARKER)]
     NotARealm(PathBuf),
     /// The value of an option is not allowed.
     #[error("{what} {value:?}: {rule}")]

@@ -1,16 +1,13 @@
 //! Creates, opens and removes a realm's folder.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::removal::remove_file;
 use crate::tools::{KADMIN, KDB5_UTIL, KDC, KINIT};
-use crate::{RealmError, RealmOptions, directory, kdc, principals, replicas};
-
-/// The file that marks a realm's folder; a folder without it is never removed.
-pub(crate) const MARKER: &str = ".orthrus-realm";
+use crate::{MARKER, RealmError, RealmOptions, directory, kdc, principals, replicas};
 
 /// All files that a realm creates in its folder, the marker last.
 const FILES: [&str; 19] = [
@@ -331,33 +328,7 @@ fn fill(dir: &Path, options: &RealmOptions) -> Result<Realm, RealmError> {
 
 fn remove_files(dir: &Path) -> Result<(), RealmError> {
     replicas::remove_files(dir)?;
-    remove_directory(dir)?;
+    directory::remove_files(dir)?;
     // The marker is the last file of all.
-    for name in FILES {
-        absent_is_well(&dir.join(name), |path| fs::remove_file(path))?;
-    }
-    Ok(())
-}
-
-/// Removes the files of the directory server in a folder.
-pub(crate) fn remove_directory(home: &Path) -> Result<(), RealmError> {
-    let database = home.join(directory::FOLDER);
-    for name in directory::DATABASE {
-        absent_is_well(&database.join(name), |path| fs::remove_file(path))?;
-    }
-    absent_is_well(&database, |path| fs::remove_dir(path))?;
-    for name in directory::FILES {
-        absent_is_well(&home.join(name), |path| fs::remove_file(path))?;
-    }
-    Ok(())
-}
-
-pub(crate) fn absent_is_well(
-    path: &Path,
-    remove: impl FnOnce(&Path) -> std::io::Result<()>,
-) -> Result<(), RealmError> {
-    match remove(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(RealmError::io(path)(error)),
-        _ => Ok(()),
-    }
+    FILES.iter().try_for_each(|name| remove_file(&dir.join(name)))
 }

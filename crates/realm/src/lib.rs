@@ -22,6 +22,7 @@ mod harness;
 mod kdc;
 mod options;
 mod principals;
+mod removal;
 mod replicas;
 mod tools;
 
@@ -30,3 +31,9 @@ pub use error::RealmError;
 pub use folder::{Realm, Removed};
 pub use harness::{TemporaryRealm, in_realm};
 pub use options::{REPLICAS_MAX, RealmOptions};
+
+/// The file that marks a realm's folder; a folder without it is never removed.
+const MARKER: &str = ".orthrus-realm";
+
+/// The password of the master key. The key itself is stashed in the realm's folder.
+const MASTER_PASSWORD: &str = "throw-away";

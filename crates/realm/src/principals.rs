@@ -3,13 +3,10 @@
 use std::path::Path;
 
 use crate::tools::{KADMIN, KDB5_UTIL};
-use crate::{RealmError, RealmOptions, directory};
+use crate::{MASTER_PASSWORD, RealmError, RealmOptions, directory};
 
 /// The file that holds the users' passwords.
 pub(crate) const PASSWORDS: &str = "passwords";
-
-/// The password of the master key. The key itself is stashed in the realm's folder.
-pub(crate) const MASTER_PASSWORD: &str = "throw-away";
 
 /// Random bytes of a password. The KDC issues tickets without pre-authentication, which permits
 /// offline guessing.

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::{RealmError, RealmOptions, directory, folder, kdc};
+use crate::removal::{remove_file, remove_folder};
+use crate::{RealmError, RealmOptions, directory, kdc};
 
 /// The start of the names of their folders.
 const FOLDER: &str = "replica-";
@@ -68,10 +69,8 @@ pub(crate) fn stop(dir: &Path) -> Result<(), RealmError> {
 /// Removes the files of all replicas.
 pub(crate) fn remove_files(dir: &Path) -> Result<(), RealmError> {
     homes(dir).try_for_each(|home| {
-        folder::remove_directory(&home)?;
-        for name in FILES {
-            folder::absent_is_well(&home.join(name), |path| fs::remove_file(path))?;
-        }
-        folder::absent_is_well(&home, |path| fs::remove_dir(path))
+        directory::remove_files(&home)?;
+        FILES.iter().try_for_each(|name| remove_file(&home.join(name)))?;
+        remove_folder(&home)
     })
 }

@@ -1,8 +1,7 @@
 //! Figures and texts as pages and tables write them.
 
-use crate::comparison::verdict;
 use bench::Unit;
-use bench::measuring::{Comparison, Interval};
+use bench::measuring::{Comparison, Interval, Verdict};
 
 /// Formats with three significant digits, four up to 9 999, thousands apart: `45 700`, `1 234`,
 /// `12.3`, `0.97`, `0.013`.
@@ -101,7 +100,7 @@ pub fn part(against: &Comparison) -> String {
 /// Formats a rate as a part of one that did not run side by side with it: `86 %`, `≈ 101 %` where
 /// the intervals meet or the difference is below the noise.
 pub fn part_apart(rate: &Interval, base: &Interval, noise: f64) -> String {
-    let differs = verdict(base, rate, noise).is_significant();
+    let differs = Verdict::between(base, rate, noise).is_significant();
     unsure(!differs, percent(rate.median / base.median))
 }
 

@@ -1,7 +1,6 @@
 //! Limits of the machine in a chart: near ones are drawn, far ones are written below.
 
 use super::form::short;
-use super::lines::{BOTTOM, LEFT, RIGHT, TOP};
 use super::scale::Scale;
 use super::svg;
 use std::fmt::Write;
@@ -17,6 +16,19 @@ pub(crate) type DrawnLimit = (String, f64);
 /// A letter's width, and a label's height.
 const LETTER: f64 = 6.1;
 const LABEL: f64 = 12.0;
+
+/// The edges of the area in which a chart has its lines.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlotArea {
+    /// The left edge; names, figures and axis labels are outside of it.
+    pub left: f64,
+    /// The right edge.
+    pub right: f64,
+    /// The upper edge.
+    pub top: f64,
+    /// The lower edge.
+    pub bottom: f64,
+}
 
 /// Divides the limits into near and far ones.
 pub(crate) fn sort(
@@ -37,24 +49,25 @@ pub(crate) fn sort(
 }
 
 /// Draws the near ones, each with its name and value where no other label is.
-pub(crate) fn draw(out: &mut String, limits: &[DrawnLimit], y: &Scale) {
+pub(crate) fn draw(out: &mut String, limits: &[DrawnLimit], y: &Scale, area: &PlotArea) {
+    let PlotArea { left: start, right: end, top, bottom } = *area;
     let mut taken: Vec<(f64, f64, f64)> = Vec::new();
     for (name, value) in limits {
         let at = y.place(*value);
         let label = format!("{name} {}", short(*value));
         let width = LETTER * label.chars().count() as f64;
-        let _ = write!(out, r#"<path class="limit" data-value="{value}" d="M{LEFT} {at:.1}H{RIGHT}"/>"#);
+        let _ = write!(out, r#"<path class="limit" data-value="{value}" d="M{start} {at:.1}H{end}"/>"#);
         let places = [
-            (LEFT + 4.0, at - 4.0),
-            (RIGHT - 4.0 - width, at - 4.0),
-            (LEFT + 4.0, at + 11.0),
-            (RIGHT - 4.0 - width, at + 11.0),
+            (start + 4.0, at - 4.0),
+            (end - 4.0 - width, at - 4.0),
+            (start + 4.0, at + 11.0),
+            (end - 4.0 - width, at + 11.0),
         ];
         let free = |(left, base): &(f64, f64)| {
             let over = |(from, to, other): &(f64, f64, f64)| {
                 *from < left + width && left < to && (other - base).abs() < LABEL
             };
-            (TOP + 6.0..BOTTOM).contains(base) && !taken.iter().any(over)
+            (top + 6.0..bottom).contains(base) && !taken.iter().any(over)
         };
         let (left, base) = places.into_iter().find(free).unwrap_or(places[2]);
         taken.push((left, left + width, base));

@@ -3,7 +3,7 @@
 
 use super::chart::{Line, Lines, Point};
 use super::form::{escape, short};
-use super::limit_lines;
+use super::limit_lines::{self, PlotArea};
 use super::scale::Scale;
 use super::svg::{self, Drawn};
 use super::variant;
@@ -13,10 +13,11 @@ use std::fmt::Write;
 pub(crate) const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 256.0;
 /// Left edge of the plotting area; names, figures and axis labels are outside of it.
-pub(crate) const LEFT: f64 = 46.0;
-pub(crate) const RIGHT: f64 = WIDTH - 48.0;
-pub(crate) const TOP: f64 = 12.0;
-pub(crate) const BOTTOM: f64 = HEIGHT - 42.0;
+const LEFT: f64 = 46.0;
+const RIGHT: f64 = WIDTH - 48.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = HEIGHT - 42.0;
+const AREA: PlotArea = PlotArea { left: LEFT, right: RIGHT, top: TOP, bottom: BOTTOM };
 /// The least distance of two names.
 const APART: f64 = 14.0;
 /// Measured places that are ticks at most, and their least distance.
@@ -41,7 +42,7 @@ pub(crate) fn draw(chart: &Lines, title: &str) -> Drawn {
     for line in &chart.lines {
         draw_line(&mut out, line, &x, &y);
     }
-    limit_lines::draw(&mut out, &near, &y);
+    limit_lines::draw(&mut out, &near, &y, &AREA);
     crosses(&mut out, chart, &x);
     names(&mut out, chart, &x, &y);
     let medians: Vec<f64> = measured().map(|point| point.y).collect();

@@ -56,7 +56,7 @@ impl Fuse {
 }
 
 /// The disk: survives the server.
-pub(crate) struct Disk {
+pub(crate) struct SimDisk {
     files: MemoryBackend,
     unsynced: Arc<Mutex<Unsynced>>,
     fuse: Fuse,
@@ -67,7 +67,7 @@ pub(crate) struct Disk {
     late: Mutex<Vec<ObjectHandle>>,
 }
 
-impl Disk {
+impl SimDisk {
     /// Puts a file system on a disk.
     pub(crate) fn new(files: MemoryBackend, fuse: Fuse, slow: bool, mutation: Mutation) -> Self {
         Self { files, unsynced: Arc::default(), fuse, slow, mutation, late: Mutex::default() }
@@ -282,7 +282,7 @@ impl OpenFile for DiskFile {
     }
 }
 
-impl Backend for Disk {
+impl Backend for SimDisk {
     vfs::forward_backend!(
         files: root, features, features_of, part, mounted_on, has_mounts, identity, answers_from_memory, seldom_waits, getattr, access,
         lookup, lookup_attributes, lookup_to_change, lookup_parent, readlink, readdir, acls, quota, get_xattr, list_xattrs, sync_failures, statfs,
@@ -442,19 +442,19 @@ mod tests {
     use super::*;
     use vfs::MemoryLimits;
 
-    fn disk() -> Disk {
+    fn disk() -> SimDisk {
         let files = MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap();
-        Disk::new(files, Fuse::default(), false, Mutation::None)
+        SimDisk::new(files, Fuse::default(), false, Mutation::None)
     }
 
-    fn make(disk: &Disk, name: &str) -> (ObjectHandle, Arc<dyn OpenFile>) {
+    fn make(disk: &SimDisk, name: &str) -> (ObjectHandle, Arc<dyn OpenFile>) {
         let access = OpenAccess { read: true, write: true };
         let set = SetAttributes::default();
         disk.create_file(&Caller::root(), &disk.root(), name.as_bytes(), access, &set).unwrap()
     }
 
     /// Runs several crashes of a disk, and returns which of the names each leaves.
-    fn left(names: &[&str], prepare: impl Fn(&Disk)) -> Vec<Vec<bool>> {
+    fn left(names: &[&str], prepare: impl Fn(&SimDisk)) -> Vec<Vec<bool>> {
         let crash = |seed| {
             let disk = disk();
             prepare(&disk);

@@ -1,6 +1,7 @@
 //! Faults, drawn from the seed until a time when they stop.
 
-use crate::network::Way;
+use crate::machine::CrashKind;
+use crate::network::LinkDirection;
 use crate::world::{Event, Inner, note};
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ impl Inner {
     fn quick_restart(&mut self, left: usize) {
         if self.machine.is_up() {
             let down = self.rng.millis(10, 1000);
-            self.go_down(false, down);
+            self.go_down(CrashKind::Process, down);
         }
         if self.rng.one_in(4) {
             let host = self.rng.below(self.plan.clients);
@@ -105,10 +106,10 @@ impl Inner {
             let connection = self.network.open(copy.host);
             note!(self, "an onlooker copies a call of client {} on {connection}", copy.host);
             self.onlooker.own(connection);
-            self.send(connection, Way::ToServer, copy.record);
+            self.send(connection, LinkDirection::ToServer, copy.record);
             let at = self.now + self.rng.millis(1000, 40_000);
-            self.schedule(at, Event::Gone(connection, Way::ToServer));
-            self.schedule(at, Event::Gone(connection, Way::ToClient));
+            self.schedule(at, Event::Gone(connection, LinkDirection::ToServer));
+            self.schedule(at, Event::Gone(connection, LinkDirection::ToClient));
         }
     }
 
@@ -116,8 +117,8 @@ impl Inner {
         let now = self.now;
         if let Some((client, server)) = self.network.cut(connection, now) {
             note!(self, "{connection} is cut");
-            self.schedule(client, Event::Gone(connection, Way::ToClient));
-            self.schedule(server, Event::Gone(connection, Way::ToServer));
+            self.schedule(client, Event::Gone(connection, LinkDirection::ToClient));
+            self.schedule(server, Event::Gone(connection, LinkDirection::ToServer));
         }
     }
 

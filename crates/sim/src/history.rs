@@ -110,7 +110,7 @@ pub(crate) struct ReadOp {
 
 /// A locked byte, for as long as its owner could be sure of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Hold {
+pub(crate) struct LockHold {
     /// Client, life and worker.
     pub owner: (usize, u32, usize),
     /// The hash of the file's path.
@@ -206,7 +206,7 @@ pub(crate) struct History {
     /// Reads of blocks of these files.
     pub reads: Vec<ReadOp>,
     /// Locks of single bytes.
-    pub holds: Vec<Hold>,
+    pub holds: Vec<LockHold>,
     /// Share reservations of all opens.
     pub shares: Vec<ShareHold>,
     /// Delegations of all clients.

@@ -14,7 +14,7 @@ const V40_PREFIX: &[u8] = b"\0NFSv4.0\0";
 
 /// The journal: survives the server.
 #[derive(Clone, Default)]
-pub(crate) struct Journal {
+pub(crate) struct SimJournal {
     file: Arc<Mutex<File>>,
     fuse: Fuse,
     /// A deliberate fault of the journal, if any.
@@ -28,7 +28,7 @@ struct File {
     owners: JournalOwners,
 }
 
-impl Journal {
+impl SimJournal {
     /// Makes an empty journal on a disk with this fuse.
     pub(crate) fn new(fuse: Fuse, mutation: Mutation) -> Self {
         Self { fuse, mutation, ..Self::default() }
@@ -75,7 +75,7 @@ impl Journal {
     }
 }
 
-impl ClientRecords for Journal {
+impl ClientRecords for SimJournal {
     fn record(&self, owner: &[u8], principal: PrincipalHash) {
         if self.mutation == Mutation::V40NotRecorded && owner.starts_with(V40_PREFIX) {
             return;

@@ -9,6 +9,7 @@
 mod check;
 mod client;
 mod cluster;
+mod contents;
 mod disk;
 mod faults;
 mod gateway;
@@ -32,4 +33,5 @@ mod world;
 pub use cluster::{ClusterFault, ClusterOutcome, run_cluster};
 pub use history::Violation;
 pub use mutation::Mutation;
-pub use run::{Outcome, run};
+pub use run::{SimOutcome, run};
+pub use trace::TraceDetail;

@@ -1,15 +1,15 @@
 //! The server's machine: the disk and the journal, which survive a crash, and the server, which
 //! does not.
 
-use crate::disk::{Disk, Fuse};
-use crate::journal::Journal;
+use crate::contents::{private_content, private_path};
+use crate::disk::{Fuse, SimDisk};
+use crate::journal::SimJournal;
 use crate::kerberos::{self, SimRealm, UserMap};
 use crate::mutation::Mutation;
-use crate::plan::{self, Plan};
+use crate::plan::{self, SimPlan};
 use crate::rng::Rng;
 use crate::tamper::Tamper;
 use crate::upgrade::{self, KeptFiles, UpgradeFault};
-use crate::work::private;
 use rpc::ConnectionId;
 use runtime::{
     Action, Builder, CompletionSender, Deterministic, NfsService, Request, Service, ShardMemory, housekeeping,
@@ -34,6 +34,15 @@ const REFUSES_ONE_IN: usize = 100;
 /// Seconds since 1970 at which a simulation begins.
 const EPOCH: u64 = 1_800_000_000;
 
+/// The part of the server's machine that a crash ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CrashKind {
+    /// The process of the server alone.
+    Process,
+    /// The machine, by a power failure.
+    Power,
+}
+
 /// An output of the server.
 pub(crate) enum Out {
     /// Sends a record, without its mark.
@@ -43,14 +52,14 @@ pub(crate) enum Out {
 }
 
 /// The outcome of a step of the machine.
-pub(crate) struct Step {
+pub(crate) struct MachineStep {
     /// The outputs, in order.
     pub out: Vec<Out>,
     /// Whether the machine crashed in the middle; then there are no outputs.
     pub crashed: bool,
 }
 
-impl Step {
+impl MachineStep {
     fn add(&mut self, mut later: Self) {
         self.crashed |= later.crashed;
         self.out.append(&mut later.out);
@@ -58,7 +67,7 @@ impl Step {
 }
 
 /// A running server with its pools.
-pub(crate) struct Running {
+pub(crate) struct RunningMachine {
     service: Arc<NfsService<Deterministic>>,
     executor: Deterministic,
     exports: Arc<Exports>,
@@ -69,7 +78,7 @@ pub(crate) struct Running {
     wire: Wire,
 }
 
-impl Running {
+impl RunningMachine {
     /// Wires a server with the pools of `executor`.
     pub(crate) fn of(
         service: Arc<NfsService<Deterministic>>,
@@ -125,7 +134,7 @@ impl Running {
         out
     }
 
-    /// Has all calls end, and background copies pause.
+    /// Ends all calls and pauses background copies.
     fn stand_still(&mut self) -> Vec<Out> {
         // They have no thread of their own here.
         self.service.pause_copies();
@@ -140,16 +149,16 @@ impl Running {
 }
 
 /// The server's machine, on or off.
-pub(crate) struct Machine {
-    plan: Plan,
-    disk: Arc<Disk>,
-    journal: Journal,
+pub(crate) struct ServerMachine {
+    plan: SimPlan,
+    disk: Arc<SimDisk>,
+    journal: SimJournal,
     /// Decides at which of the next steps the machine crashes.
     pub fuse: Fuse,
     tamper: Tamper,
     realm: SimRealm,
     rng: Rng,
-    running: Option<Running>,
+    running: Option<RunningMachine>,
     starts: u32,
     verifier: [u8; 8],
     /// The server's clock, in nanoseconds since its start.
@@ -172,9 +181,9 @@ impl CallbackTransport for Wire {
     }
 }
 
-impl Machine {
+impl ServerMachine {
     /// Builds a machine that is off. Its disk has only `paths` and the private files of clients.
-    pub(crate) fn new(plan: &Plan, paths: &[String], realm: &SimRealm, mut rng: Rng) -> Self {
+    pub(crate) fn new(plan: &SimPlan, paths: &[String], realm: &SimRealm, mut rng: Rng) -> Self {
         let (fuse, wall) = (Fuse::default(), Arc::new(AtomicU64::new(0)));
         let source = wall.clone();
         let clock = move || {
@@ -186,14 +195,14 @@ impl Machine {
         let limits = MemoryLimits { bytes_max: 1 << 26, objects_max: 10_000 };
         #[expect(clippy::expect_used, reason = "the limits have room for the root")]
         let files = MemoryBackend::determined(limits, Box::new(clock)).expect("room for the root");
-        let disk = Disk::new(files, fuse.clone(), plan.slow_disk, plan.mutation);
+        let disk = SimDisk::new(files, fuse.clone(), plan.slow_disk, plan.mutation);
         disk.prepare(paths);
         (0..plan.clients).for_each(|host| {
-            disk.prepare_private(&private::path(host), kerberos::uid(host), &private::content(host));
+            disk.prepare_private(&private_path(host), kerberos::uid(host), &private_content(host));
         });
         Self {
             disk: Arc::new(disk),
-            journal: Journal::new(fuse.clone(), plan.mutation),
+            journal: SimJournal::new(fuse.clone(), plan.mutation),
             fuse,
             tamper: Tamper::new(plan.mutation, realm),
             realm: realm.clone(),
@@ -208,7 +217,7 @@ impl Machine {
     }
 
     /// Returns the disk, for the checker.
-    pub(crate) fn disk(&self) -> &Disk {
+    pub(crate) fn disk(&self) -> &SimDisk {
         &self.disk
     }
 
@@ -245,7 +254,7 @@ impl Machine {
         let start = Start { boot, write_verifier: self.verifier, filehandle_key: [9; 16] };
         let (builder, exports, executor) = self.builder(start)?;
         let service = builder.service(&executor);
-        self.running = Some(Running::of(service, executor, exports));
+        self.running = Some(RunningMachine::of(service, executor, exports));
         self.tamper.restart();
         Ok(())
     }
@@ -283,8 +292,8 @@ impl Machine {
         &mut self,
         fault: UpgradeFault,
         late: Vec<(u64, usize, Vec<u8>)>,
-    ) -> Result<Step, String> {
-        let mut step = self.run(Running::stand_still);
+    ) -> Result<MachineStep, String> {
+        let mut step = self.run(RunningMachine::stand_still);
         let mut files = KeptFiles::default();
         let mut image = None;
         if !step.crashed && fault != UpgradeFault::Standstill {
@@ -309,13 +318,13 @@ impl Machine {
         let restored = builder.inherit(&executor, image, &mut files);
         let service = restored.map_err(|error| error.to_string())?;
         if fault != UpgradeFault::Restored {
-            self.running = Some(Running::of(service, executor, exports));
+            self.running = Some(RunningMachine::of(service, executor, exports));
         }
         Ok(self.go_on(step))
     }
 
-    /// Has the process that serves from now on continue its background copies.
-    fn go_on(&mut self, mut step: Step) -> Step {
+    /// Continues the background copies in the process that serves from now on.
+    fn go_on(&mut self, mut step: MachineStep) -> MachineStep {
         if !step.crashed {
             step.add(self.run(|running| {
                 running.service.resume_copies();
@@ -342,18 +351,18 @@ impl Machine {
         }
     }
 
-    /// Ends the server at once. With `power` the machine also loses unsynced changes.
-    pub(crate) fn crash(&mut self, power: bool) {
+    /// Ends the server at once. With its power the machine also loses unsynced changes.
+    pub(crate) fn crash(&mut self, crash: CrashKind) {
         self.running = None;
         self.fuse.set(0);
-        if power {
+        if crash == CrashKind::Power {
             self.disk.lose_power(&mut self.rng);
             self.journal.lose_power(&mut self.rng);
         }
     }
 
     /// Runs a tick of the server with records of connections and their clients.
-    pub(crate) fn tick(&mut self, records: Vec<(u64, usize, Vec<u8>)>) -> Step {
+    pub(crate) fn tick(&mut self, records: Vec<(u64, usize, Vec<u8>)>) -> MachineStep {
         let tamper = &mut self.tamper;
         let peer = |host: usize| SocketAddr::from(([192, 0, 2, host as u8 + 1], 700));
         let requests: Vec<Request> = records
@@ -378,7 +387,7 @@ impl Machine {
     }
 
     /// Runs one step of one task of the pools.
-    pub(crate) fn run_task(&mut self) -> Step {
+    pub(crate) fn run_task(&mut self) -> MachineStep {
         self.run(|running| {
             running.executor.step();
             Vec::new()
@@ -386,7 +395,7 @@ impl Machine {
     }
 
     /// Reports the end of a connection to the server.
-    pub(crate) fn closed(&mut self, connection: u64) -> Step {
+    pub(crate) fn closed(&mut self, connection: u64) -> MachineStep {
         self.run(|running| {
             running.service.closed(ConnectionId(connection));
             Vec::new()
@@ -394,7 +403,7 @@ impl Machine {
     }
 
     /// Runs the housekeeping of a second.
-    pub(crate) fn housekeeping(&mut self) -> Step {
+    pub(crate) fn housekeeping(&mut self) -> MachineStep {
         self.disk.sync_late();
         self.run(|running| {
             housekeeping::round(&running.service, &running.exports, false);
@@ -402,11 +411,13 @@ impl Machine {
         })
     }
 
-    fn run(&mut self, run: impl FnOnce(&mut Running) -> Vec<Out>) -> Step {
-        let Some(running) = self.running.as_mut() else { return Step { out: Vec::new(), crashed: false } };
+    fn run(&mut self, run: impl FnOnce(&mut RunningMachine) -> Vec<Out>) -> MachineStep {
+        let Some(running) = self.running.as_mut() else {
+            return MachineStep { out: Vec::new(), crashed: false };
+        };
         let done = catch_unwind(AssertUnwindSafe(|| run(running)));
         if self.fuse.is_burned() {
-            return Step { out: Vec::new(), crashed: true };
+            return MachineStep { out: Vec::new(), crashed: true };
         }
         let mut out = done.unwrap_or_else(|payload| resume_unwind(payload));
         assert_eq!(running.service.defects(), 0, "a deferred call has panicked");
@@ -419,6 +430,6 @@ impl Machine {
                 *record = self.tamper.reply(*connection, plain);
             }
         }
-        Step { out, crashed: false }
+        MachineStep { out, crashed: false }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The direction of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum LinkDirection {
     /// From a client to the server.
     ToServer,
     /// From the server to a client.
@@ -19,7 +19,7 @@ pub(crate) enum Way {
 
 /// One direction of a connection.
 #[derive(Debug, Default)]
-struct Direction {
+struct DirectionState {
     sent: u64,
     arrived: u64,
     /// The arrival time of the last record.
@@ -30,19 +30,19 @@ struct Direction {
 
 /// A connection as both ends see it.
 #[derive(Debug)]
-struct Link {
+struct SimLink {
     host: usize,
     /// Whether it is open at the client.
     client: bool,
     /// Whether it is open at the server.
     server: bool,
-    to_server: Direction,
-    to_client: Direction,
+    to_server: DirectionState,
+    to_client: DirectionState,
 }
 
 /// All connections of a run.
-pub(crate) struct Network {
-    links: BTreeMap<u64, Link>,
+pub(crate) struct SimNetwork {
+    links: BTreeMap<u64, SimLink>,
     next: u64,
     /// The end of each client's partition.
     blocked: Vec<Duration>,
@@ -50,7 +50,7 @@ pub(crate) struct Network {
     rng: Rng,
 }
 
-impl Network {
+impl SimNetwork {
     /// Makes a network without connections.
     pub(crate) fn new(hosts: usize, delay_max: Duration, rng: Rng) -> Self {
         Self { links: BTreeMap::new(), next: 0, blocked: vec![Duration::ZERO; hosts], delay_max, rng }
@@ -78,7 +78,7 @@ impl Network {
     pub(crate) fn open(&mut self, host: usize) -> u64 {
         self.next += 1;
         let (to_server, to_client) = Default::default();
-        self.links.insert(self.next, Link { host, client: true, server: true, to_server, to_client });
+        self.links.insert(self.next, SimLink { host, client: true, server: true, to_server, to_client });
         self.next
     }
 
@@ -99,11 +99,16 @@ impl Network {
 
     /// Sends a record. Returns its number in its direction and its arrival time, or `None` if the
     /// sender knows that the connection is gone.
-    pub(crate) fn send(&mut self, connection: u64, way: Way, now: Duration) -> Option<(u64, Duration)> {
+    pub(crate) fn send(
+        &mut self,
+        connection: u64,
+        way: LinkDirection,
+        now: Duration,
+    ) -> Option<(u64, Duration)> {
         let host = self.host(connection)?;
         let arrival = self.arrival(host, now);
         let link = self.links.get_mut(&connection)?;
-        if !(if way == Way::ToServer { link.client } else { link.server }) {
+        if !(if way == LinkDirection::ToServer { link.client } else { link.server }) {
             return None;
         }
         let direction = link.direction(way);
@@ -114,9 +119,9 @@ impl Network {
     }
 
     /// Returns whether a record arrives, or was lost in a cut.
-    pub(crate) fn arrives(&mut self, connection: u64, way: Way, number: u64) -> bool {
+    pub(crate) fn arrives(&mut self, connection: u64, way: LinkDirection, number: u64) -> bool {
         let Some(link) = self.links.get_mut(&connection) else { return false };
-        let listens = if way == Way::ToServer { link.server } else { link.client };
+        let listens = if way == LinkDirection::ToServer { link.server } else { link.client };
         let direction = link.direction(way);
         let arrives = listens && direction.lost_from.is_none_or(|lost| number < lost);
         if arrives {
@@ -130,7 +135,7 @@ impl Network {
     pub(crate) fn cut(&mut self, connection: u64, now: Duration) -> Option<(Duration, Duration)> {
         let rng = &mut self.rng;
         let link = self.links.get_mut(&connection)?;
-        let mut lose = |direction: &mut Direction| {
+        let mut lose = |direction: &mut DirectionState| {
             let on_the_way = direction.sent - direction.arrived;
             let kept = rng.below(on_the_way as usize + 1) as u64;
             let lost = direction.lost_from.unwrap_or(u64::MAX).min(direction.arrived + kept);
@@ -160,9 +165,9 @@ impl Network {
     }
 
     /// Notes that an end learns of the end of a connection; false if it knew already.
-    pub(crate) fn learn(&mut self, connection: u64, way: Way) -> bool {
+    pub(crate) fn learn(&mut self, connection: u64, way: LinkDirection) -> bool {
         let Some(link) = self.links.get_mut(&connection) else { return false };
-        let end = if way == Way::ToServer { &mut link.server } else { &mut link.client };
+        let end = if way == LinkDirection::ToServer { &mut link.server } else { &mut link.client };
         let knew = !std::mem::replace(end, false);
         if !link.client && !link.server {
             self.links.remove(&connection);
@@ -171,8 +176,8 @@ impl Network {
     }
 }
 
-impl Link {
-    fn direction(&mut self, way: Way) -> &mut Direction {
-        if way == Way::ToServer { &mut self.to_server } else { &mut self.to_client }
+impl SimLink {
+    fn direction(&mut self, way: LinkDirection) -> &mut DirectionState {
+        if way == LinkDirection::ToServer { &mut self.to_server } else { &mut self.to_client }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(20);
 
 /// The parameters of one simulation.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct SimPlan {
     /// The deliberate fault, if any.
     pub mutation: Mutation,
     /// Number of client machines.
@@ -44,7 +44,7 @@ pub(crate) struct Plan {
     pub delay_max: Duration,
 }
 
-impl Plan {
+impl SimPlan {
     /// Draws the parameters of a seed.
     pub(crate) fn of(seed: u64, mutation: Mutation) -> (Self, Rng) {
         let mut rng = Rng::new(seed);

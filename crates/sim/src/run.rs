@@ -3,10 +3,12 @@
 use crate::check;
 use crate::client::Client;
 use crate::history::Violation;
+use crate::machine::CrashKind;
 use crate::mutation::Mutation;
-use crate::plan::{LEASE, Plan};
+use crate::plan::{LEASE, SimPlan};
+use crate::trace::TraceDetail;
 use crate::work;
-use crate::world::{Event, World, note};
+use crate::world::{Event, SimWorld, note};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,7 +22,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(4000);
 
 /// The outcome of a simulation.
-pub struct Outcome {
+pub struct SimOutcome {
     /// The seed of the simulation.
     pub seed: u64,
     /// The hash of its trace.
@@ -49,7 +51,7 @@ struct Task {
 
 /// The tasks of all clients.
 struct Tasks {
-    world: World,
+    world: SimWorld,
     all: BTreeMap<usize, Task>,
     next: usize,
     clients: Vec<Rc<Client>>,
@@ -58,21 +60,21 @@ struct Tasks {
 }
 
 /// Runs the simulation of a seed. A panic counts as a violation.
-pub fn run(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
-    let outcome = catch_unwind(|| play(seed, mutation, keeps_trace));
+pub fn run(seed: u64, mutation: Mutation, detail: TraceDetail) -> SimOutcome {
+    let outcome = catch_unwind(|| play(seed, mutation, detail));
     outcome.unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown kind");
         let detail = format!("a panic: {text}");
         let violations = vec![Violation { property: "no panic", detail, events: Vec::new() }];
         let (hash, events, time, crashes, upgrades) = (0, 0, Duration::ZERO, 0, 0);
-        Outcome { seed, hash, events, time, crashes, upgrades, violations, trace: Vec::new() }
+        SimOutcome { seed, hash, events, time, crashes, upgrades, violations, trace: Vec::new() }
     })
 }
 
-fn play(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
-    let (plan, rng) = Plan::of(seed, mutation);
-    let world = World::new(plan.clone(), rng, &work::paths(plan.clients), keeps_trace);
+fn play(seed: u64, mutation: Mutation, detail: TraceDetail) -> SimOutcome {
+    let (plan, rng) = SimPlan::of(seed, mutation);
+    let world = SimWorld::new(plan.clone(), rng, &work::paths(plan.clients), detail);
     {
         let mut inner = world.lock();
         note!(inner, "{plan:?}");
@@ -99,14 +101,14 @@ fn play(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
     // A last power failure: all acknowledged data has to be on the disk.
     tasks.all.clear();
     let mut inner = world.lock();
-    inner.machine.crash(true);
+    inner.machine.crash(CrashKind::Power);
     let (time, crashes) = (inner.now, inner.history.crashes.len());
     inner.history.crashes.push(time);
     inner.history.power_losses.push(time);
     let violations = check::check(&inner.history, inner.machine.disk());
     let trace = std::mem::take(&mut inner.trace);
     let (hash, events, upgrades) = (trace.hash(), trace.events(), inner.upgrades);
-    Outcome { seed, hash, events, time, crashes, upgrades, violations, trace: trace.into_lines() }
+    SimOutcome { seed, hash, events, time, crashes, upgrades, violations, trace: trace.into_lines() }
 }
 
 impl Tasks {

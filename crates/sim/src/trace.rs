@@ -6,6 +6,15 @@ use std::time::Duration;
 /// Most lines that are kept: the first ones.
 const LINES_KEPT: usize = 200_000;
 
+/// The detail in which a run is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceDetail {
+    /// The hash of all events, and the first of them as lines.
+    Lines,
+    /// The hash of all events.
+    HashOnly,
+}
+
 /// Hashes every event. Two runs of one seed have the same hash.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
@@ -15,9 +24,9 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Makes a trace, with or without the lines.
-    pub(crate) fn new(keeps_lines: bool) -> Self {
-        Self { lines: keeps_lines.then(Vec::new), ..Self::default() }
+    /// Makes a trace without events.
+    pub(crate) fn new(detail: TraceDetail) -> Self {
+        Self { lines: (detail == TraceDetail::Lines).then(Vec::new), ..Self::default() }
     }
 
     /// Adds an event at a simulated time.

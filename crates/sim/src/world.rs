@@ -2,13 +2,13 @@
 
 use crate::history::History;
 use crate::kerberos::SimRealm;
-use crate::machine::{Machine, Out, Step};
+use crate::machine::{CrashKind, MachineStep, Out, ServerMachine};
 use crate::mutation::Mutation;
-use crate::network::{Network, Way};
+use crate::network::{LinkDirection, SimNetwork};
 use crate::onlooker::Onlooker;
-use crate::plan::Plan;
+use crate::plan::SimPlan;
 use crate::rng::Rng;
-use crate::trace::{Trace, digest};
+use crate::trace::{Trace, TraceDetail, digest};
 use crate::upgrade::UpgradeFault;
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
@@ -24,9 +24,9 @@ pub(crate) enum Event {
     /// A task continues after a pause or a reply.
     Wake(usize),
     /// A record arrives: connection, direction, number and bytes.
-    Arrive(u64, Way, u64, Vec<u8>),
+    Arrive(u64, LinkDirection, u64, Vec<u8>),
     /// The end that receives in this direction learns that a connection is gone.
-    Gone(u64, Way),
+    Gone(u64, LinkDirection),
     /// The server runs a tick on the records that have arrived.
     Tick,
     /// A task of the server's pools runs one step.
@@ -51,15 +51,15 @@ struct Waiting {
 
 /// The mutable state of the world.
 pub(crate) struct Inner {
-    pub(crate) plan: Plan,
+    pub(crate) plan: SimPlan,
     pub(crate) now: Duration,
     order: u64,
     queue: BTreeMap<(Duration, u64), Event>,
     pub(crate) rng: Rng,
     pub(crate) trace: Trace,
     pub(crate) history: History,
-    pub(crate) network: Network,
-    pub(crate) machine: Machine,
+    pub(crate) network: SimNetwork,
+    pub(crate) machine: ServerMachine,
     pub(crate) onlooker: Onlooker,
     pub(crate) realm: SimRealm,
     inbox: Vec<(u64, Vec<u8>)>,
@@ -87,7 +87,7 @@ pub(crate) struct Inner {
 
 /// A shared handle of the world.
 #[derive(Clone)]
-pub(crate) struct World(Rc<RefCell<Inner>>);
+pub(crate) struct SimWorld(Rc<RefCell<Inner>>);
 
 /// Adds an event to the trace of the world.
 macro_rules! note {
@@ -98,19 +98,19 @@ macro_rules! note {
 }
 pub(crate) use note;
 
-impl World {
+impl SimWorld {
     /// Makes a world whose server is off.
-    pub(crate) fn new(plan: Plan, mut rng: Rng, paths: &[String], keeps_lines: bool) -> Self {
+    pub(crate) fn new(plan: SimPlan, mut rng: Rng, paths: &[String], detail: TraceDetail) -> Self {
         let realm = SimRealm::new(&mut rng, plan.ticket_lifetime);
-        let machine = Machine::new(&plan, paths, &realm, rng.split());
-        let network = Network::new(plan.clients, plan.delay_max, rng.split());
+        let machine = ServerMachine::new(&plan, paths, &realm, rng.split());
+        let network = SimNetwork::new(plan.clients, plan.delay_max, rng.split());
         Self(Rc::new(RefCell::new(Inner {
             plan,
             now: Duration::ZERO,
             order: 0,
             queue: BTreeMap::new(),
             rng,
-            trace: Trace::new(keeps_lines),
+            trace: Trace::new(detail),
             history: History::default(),
             network,
             machine,
@@ -202,7 +202,7 @@ impl World {
     ) -> Option<Vec<u8>> {
         let deadline = {
             let mut inner = self.lock();
-            if !inner.send(connection, Way::ToServer, record) {
+            if !inner.send(connection, LinkDirection::ToServer, record) {
                 return None;
             }
             let (task, deadline) = (inner.current, inner.now + patience);
@@ -224,7 +224,7 @@ impl World {
 
     /// Sends the reply to a callback.
     pub(crate) fn answer(&self, connection: u64, record: Vec<u8>) {
-        self.lock().send(connection, Way::ToServer, record);
+        self.lock().send(connection, LinkDirection::ToServer, record);
     }
 
     /// Closes a connection at its client.
@@ -232,8 +232,8 @@ impl World {
         let mut inner = self.lock();
         let now = inner.now;
         if let Some((_, server)) = inner.network.cut(connection, now) {
-            inner.network.learn(connection, Way::ToClient);
-            inner.schedule(server, Event::Gone(connection, Way::ToServer));
+            inner.network.learn(connection, LinkDirection::ToClient);
+            inner.schedule(server, Event::Gone(connection, LinkDirection::ToServer));
             note!(inner, "{connection} is closed by its client");
         }
     }
@@ -258,7 +258,7 @@ impl Inner {
         self.now.saturating_sub(self.started) + self.jumped
     }
 
-    pub(crate) fn send(&mut self, connection: u64, way: Way, record: Vec<u8>) -> bool {
+    pub(crate) fn send(&mut self, connection: u64, way: LinkDirection, record: Vec<u8>) -> bool {
         let now = self.now;
         let Some((number, at)) = self.network.send(connection, way, now) else { return false };
         self.schedule(at, Event::Arrive(connection, way, number, record));
@@ -288,12 +288,12 @@ impl Inner {
             }
             Event::RunTask => {
                 if self.thaw(Event::RunTask) && self.machine.has_tasks() {
-                    self.step(Machine::run_task);
+                    self.step(ServerMachine::run_task);
                 }
             }
             Event::Housekeeping => {
                 if self.thaw(Event::Housekeeping) {
-                    self.step(Machine::housekeeping);
+                    self.step(ServerMachine::housekeeping);
                     let next = self.now + Duration::from_secs(1);
                     self.schedule(next, Event::Housekeeping);
                 }
@@ -313,8 +313,8 @@ impl Inner {
         }
     }
 
-    /// Has the server go on in another process, which may fail. `late` are records that a
-    /// deliberate fault lets the old process serve too late.
+    /// Upgrades the server to another process, which may fail. `late` are records that a deliberate
+    /// fault lets the old process serve too late.
     fn upgrade(&mut self, late: Vec<(u64, usize, Vec<u8>)>) {
         if !self.machine.is_up() {
             return;
@@ -326,7 +326,7 @@ impl Inner {
         self.step(|machine| {
             machine.upgrade(fault, late).unwrap_or_else(|why| {
                 failed = Some(why);
-                Step { out: Vec::new(), crashed: false }
+                MachineStep { out: Vec::new(), crashed: false }
             })
         });
         let now = self.now;
@@ -359,9 +359,9 @@ impl Inner {
         runs
     }
 
-    fn arrive(&mut self, connection: u64, way: Way, record: Vec<u8>) {
+    fn arrive(&mut self, connection: u64, way: LinkDirection, record: Vec<u8>) {
         note!(self, "{way:?} on {connection}: {} bytes, {:016x}", record.len(), digest(&record));
-        if way == Way::ToServer {
+        if way == LinkDirection::ToServer {
             self.inbox.push((connection, record));
             self.tick_soon();
             return;
@@ -378,12 +378,12 @@ impl Inner {
         }
     }
 
-    fn gone(&mut self, connection: u64, way: Way) {
+    fn gone(&mut self, connection: u64, way: LinkDirection) {
         if !self.network.learn(connection, way) {
             return;
         }
         note!(self, "{connection} is gone, {way:?}");
-        if way == Way::ToServer {
+        if way == LinkDirection::ToServer {
             self.inbox.retain(|(of, _)| *of != connection);
             self.step(|machine| machine.closed(connection));
             return;
@@ -401,7 +401,7 @@ impl Inner {
     }
 
     /// Runs a step of the machine, and sends its outputs.
-    fn step(&mut self, run: impl FnOnce(&mut Machine) -> Step) {
+    fn step(&mut self, run: impl FnOnce(&mut ServerMachine) -> MachineStep) {
         let wall = i64::try_from(self.now.as_nanos()).unwrap_or(i64::MAX).saturating_add(self.wall_off);
         self.machine.set_clocks(self.server_clock(), wall);
         let step = run(&mut self.machine);
@@ -416,13 +416,13 @@ impl Inner {
                         let now = self.now;
                         self.history.complain(property, detail, now);
                     }
-                    self.send(connection, Way::ToClient, record);
+                    self.send(connection, LinkDirection::ToClient, record);
                 }
                 Out::Close(connection) => {
                     let now = self.now;
                     if let Some((client, _)) = self.network.cut(connection, now) {
-                        self.schedule(client, Event::Gone(connection, Way::ToClient));
-                        self.gone(connection, Way::ToServer);
+                        self.schedule(client, Event::Gone(connection, LinkDirection::ToClient));
+                        self.gone(connection, LinkDirection::ToServer);
                     }
                 }
             }
@@ -441,25 +441,26 @@ impl Inner {
         if !self.machine.is_up() {
             return;
         }
-        let power = self.rng.one_in(2);
+        let crash = if self.rng.one_in(2) { CrashKind::Power } else { CrashKind::Process };
         let down = self.rng.millis(10, 8000);
-        self.go_down(power, down);
+        self.go_down(crash, down);
     }
 
-    /// Ends the server, with `power` by a power failure, and schedules its start after `down`.
-    pub(crate) fn go_down(&mut self, power: bool, down: Duration) {
-        self.machine.crash(power);
+    /// Ends the server, and schedules its start after `down`.
+    pub(crate) fn go_down(&mut self, crash: CrashKind, down: Duration) {
+        self.machine.crash(crash);
         self.inbox.clear();
         self.onlooker.restart();
         self.frozen_until = Duration::ZERO;
         let now = self.now;
-        note!(self, "the server crashes{}", if power { " and loses its power" } else { "" });
+        let loses_power = crash == CrashKind::Power;
+        note!(self, "the server crashes{}", if loses_power { " and loses its power" } else { "" });
         self.history.crashes.push(now);
-        if power {
+        if loses_power {
             self.history.power_losses.push(now);
         }
         for (connection, client) in self.network.cut_all(now) {
-            self.schedule(client, Event::Gone(connection, Way::ToClient));
+            self.schedule(client, Event::Gone(connection, LinkDirection::ToClient));
         }
         self.schedule(now + down, Event::Start);
     }

@@ -1,7 +1,7 @@
 //! Seeds of clusters of gateways, and deliberate faults that the checks must find. `cargo xtask
 //! simulate --cluster --seed S --trace` repeats a seed that fails.
 
-use orthrus_sim::{ClusterFault, ClusterOutcome, run_cluster};
+use orthrus_sim::{ClusterFault, ClusterOutcome, TraceDetail, run_cluster};
 use std::ops::Range;
 
 fn describe(outcome: &ClusterOutcome) -> String {
@@ -11,7 +11,7 @@ fn describe(outcome: &ClusterOutcome) -> String {
 
 fn good(seeds: impl IntoIterator<Item = u64>) {
     for seed in seeds {
-        let outcome = run_cluster(seed, ClusterFault::None, false);
+        let outcome = run_cluster(seed, ClusterFault::None, TraceDetail::HashOnly);
         assert!(outcome.violations.is_empty(), "{}", describe(&outcome));
     }
 }
@@ -32,7 +32,7 @@ fn gateways_that_die_grant_nothing_twice_in_other_orders()
 
 #[test]
 fn a_seed_is_the_same_run_every_time() {
-    let runs = [3, 3, 4].map(|seed| run_cluster(seed, ClusterFault::None, false));
+    let runs = [3, 3, 4].map(|seed| run_cluster(seed, ClusterFault::None, TraceDetail::HashOnly));
     assert_eq!((runs[0].hash, runs[0].events), (runs[1].hash, runs[1].events));
     assert_ne!(runs[0].hash, runs[2].hash);
     // The runs do something.
@@ -44,7 +44,7 @@ fn a_seed_is_the_same_run_every_time() {
 #[track_caller]
 fn found(fault: ClusterFault, mut seeds: Range<u64>, properties: &[&str]) {
     let finds = |seed| {
-        let violations = run_cluster(seed, fault, false).violations;
+        let violations = run_cluster(seed, fault, TraceDetail::HashOnly).violations;
         violations.iter().any(|violation| properties.contains(&violation.property))
     };
     assert!(seeds.any(finds), "{} goes unseen", fault.name());

@@ -1,18 +1,18 @@
 //! Seeds of the simulation, and deliberate faults that the checker must find. `cargo xtask simulate
 //! --seed S --trace` repeats a seed that fails.
 
-use orthrus_sim::{Mutation, Outcome, run};
+use orthrus_sim::{Mutation, SimOutcome, TraceDetail, run};
 use std::ops::Range;
 
 /// Plays seeds without a fault, none of which may violate a property.
 fn good(seeds: Range<u64>) {
     for seed in seeds {
-        let outcome = run(seed, Mutation::None, false);
+        let outcome = run(seed, Mutation::None, TraceDetail::HashOnly);
         assert!(outcome.violations.is_empty(), "{}", describe(&outcome));
     }
 }
 
-fn describe(outcome: &Outcome) -> String {
+fn describe(outcome: &SimOutcome) -> String {
     let mut text = format!("cargo xtask simulate --seed {} --trace\n", outcome.seed);
     for violation in outcome.violations.iter().take(3) {
         text.push_str(&format!("{violation}\n"));
@@ -53,9 +53,12 @@ fn clients_see_one_server_through_restarts_and_faults_last_quarter()
 #[test]
 fn a_seed_is_the_same_simulation_every_time() {
     for seed in [1, 7, 42, 1000] {
-        let (first, second) = (run(seed, Mutation::None, false), run(seed, Mutation::None, false));
+        let (first, second) = (
+            run(seed, Mutation::None, TraceDetail::HashOnly),
+            run(seed, Mutation::None, TraceDetail::HashOnly),
+        );
         assert_eq!((first.hash, first.events), (second.hash, second.events), "seed {seed}");
-        assert_ne!(first.hash, run(seed + 1, Mutation::None, false).hash);
+        assert_ne!(first.hash, run(seed + 1, Mutation::None, TraceDetail::HashOnly).hash);
     }
 }
 
@@ -64,7 +67,7 @@ fn a_seed_is_the_same_simulation_every_time() {
 #[track_caller]
 fn found(mutation: Mutation, seeds: u64, properties: &[&str]) {
     let finds = |seed: &u64| {
-        let violations = run(*seed, mutation, false).violations;
+        let violations = run(*seed, mutation, TraceDetail::HashOnly).violations;
         violations.iter().any(|violation| properties.contains(&violation.property))
     };
     assert!((0..seeds).any(|seed| finds(&seed)), "{} goes unseen", mutation.name());

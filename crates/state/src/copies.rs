@@ -81,7 +81,7 @@ enum CopyPhase {
 
 /// A copy that continues after its reply.
 #[derive(Debug)]
-pub(crate) struct Copy<F> {
+pub(crate) struct CopyRecord<F> {
     client: ClientKey,
     file: F,
     user: Principal,
@@ -98,7 +98,7 @@ pub(crate) struct Copy<F> {
 /// The copies that continue after their replies.
 #[derive(Debug)]
 pub(crate) struct CopyTable<F> {
-    table: Table<Copy<F>>,
+    table: Table<CopyRecord<F>>,
     /// Copies, for the limit.
     count: AtomicUsize,
 }
@@ -144,7 +144,8 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         }
         let NewCopy { file, user, stateids: _, verifier } = *copy;
         let (file, user, phase) = (file.clone(), user.clone(), CopyPhase::Waiting);
-        let copy = Copy { client, file, user, access, revoked: false, count: 0, phase, begun, verifier };
+        let copy =
+            CopyRecord { client, file, user, access, revoked: false, count: 0, phase, begun, verifier };
         let key = self.state.copies.table.insert(client_state.next_stripe(), copy);
         client_state.copies.insert(key);
         Some((CopyKey(key), self.state.stateid(StateRef::Copy(key), SEQID)))
@@ -292,7 +293,7 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
     /// Returns the arguments of CB_OFFLOAD; `None` when it is no longer needed.
     pub fn offload(&self, copy: CopyKey) -> Option<Offload<F>> {
         let stateid = self.state.stateid(StateRef::Copy(copy.0), SEQID);
-        let say = |copy: &Copy<F>| match copy.phase {
+        let say = |copy: &CopyRecord<F>| match copy.phase {
             CopyPhase::Ended(status) => Some(Offload {
                 stateid,
                 file: copy.file.clone(),

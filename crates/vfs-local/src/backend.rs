@@ -180,7 +180,7 @@ pub struct LocalBackend {
 
 impl LocalBackend {
     /// Opens a directory for export; symbolic links in its path are followed, for it is the
-    /// administrator's, but for those in other exports (`clients_folders`).
+    /// administrator's, except those in other exports (`clients_folders`).
     ///
     /// # Errors
     /// See [`LocalError`]; each names the cure.

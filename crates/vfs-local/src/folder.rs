@@ -141,7 +141,7 @@ impl ClientsFolders {
     }
 }
 
-/// Opens the folder at a path. Symbolic links are the administrator's and followed, but for those
+/// Opens the folder at a path. Symbolic links are the administrator's and followed, except those
 /// in a folder that is exported itself: its clients could make them.
 pub(crate) fn open(path: &Path, options: &LocalOptions) -> Result<OwnedFd, LocalError> {
     let failed = |errno: Errno| LocalError::Open { path: path.to_owned(), reason: errno.into() };

@@ -194,8 +194,8 @@ pub(crate) fn inherit(
     Ok(Arc::new(LocalLease { fd, broken }))
 }
 
-/// Has this process leave all leases alone, until [`take_over_leases`]: the previous process may go
-/// on with them.
+/// Makes this process leave all leases alone, until [`take_over_leases`]: the previous process may
+/// still use them.
 pub fn leave_leases_alone() {
     LEFT_ALONE.store(true, Relaxed);
 }

@@ -32,7 +32,7 @@ fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 1
 }
 
-/// Has the signals of a descriptor's lease sent to a thread of this process.
+/// Directs the signals of a descriptor's lease to a thread of this process.
 pub(crate) fn direct_signals(file: BorrowedFd<'_>, thread: libc::pid_t) -> Result<(), Errno> {
     /// `struct f_owner_ex` of the kernel.
     #[repr(C)]

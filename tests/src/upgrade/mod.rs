@@ -101,7 +101,7 @@ pub fn upgrade_under_load(world: &World, flavor: Flavor, rounds: usize, seed: u6
     Upgraded { flavor, rounds, pauses, steps, descriptors }
 }
 
-/// Has upgrades fail while clients work, and a last one succeed. Each failure is a program and a
+/// Makes upgrades fail while clients work, and a last one succeed. Each failure is a program and a
 /// part of the message that the administrator gets.
 ///
 /// # Panics

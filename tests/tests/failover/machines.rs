@@ -30,8 +30,8 @@ fn run(command: &mut Command, arguments: &str) {
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Gives this thread, and all that it starts, a network of its own with a switch. Has no effect in
-/// such a network.
+/// Gives this thread, and all that it starts, a network of its own with a switch. It has no effect
+/// in such a network.
 ///
 /// # Errors
 /// The reason why the kernel does not allow it.

@@ -130,7 +130,7 @@ impl HangingWorld {
         }
     }
 
-    /// Has clients wait for requests of a kind that hangs, while others are served.
+    /// Starts clients that wait for requests of a kind that hangs, while others are served.
     fn hang(&self, case: HangCase) -> Vec<std::thread::JoinHandle<()>> {
         let mut clients = Vec::new();
         for _ in 0..CLIENTS {

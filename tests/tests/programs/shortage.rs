@@ -114,7 +114,7 @@ fn a_full_disk_gets_back_the_space_of_a_removed_file_that_a_silent_client_has_op
     });
 }
 
-/// Has the server open a file as often as one open can.
+/// Opens a file at the server as often as one open can.
 fn hold_descriptors(files: &mut Filesystem, name: &str) -> Result<(), client::Error> {
     let file = files.open(name, &OpenHow::new(OPEN4_SHARE_ACCESS_READ))?;
     let at = FilePosition { handle: &file.handle, stateid: file.stateid, offset: 0 };

@@ -5,13 +5,11 @@ mod attributes;
 mod citations;
 mod operations;
 
-use anyhow::{Context, bail};
+use crate::generated_page::{self, PageTask};
 use citations::Test;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-
-const PAGE: &str = "docs/protocol-support.md";
 
 const HEAD: &str = "# Protocol support
 
@@ -22,21 +20,12 @@ names the attribute's constant. Tests of a whole path, such as those of the Linu
 only where they name an operation.
 ";
 
-/// Writes the page, or with `check` says whether it is current.
+/// Writes or checks the page.
 ///
 /// # Errors
 /// When it is not current, or a source cannot be read.
-pub(crate) fn run(check: bool) -> anyhow::Result<()> {
-    let root = steps::root();
-    let page = page(&root)?;
-    let path = root.join(PAGE);
-    if !check {
-        return std::fs::write(&path, page).with_context(|| path.display().to_string());
-    }
-    if std::fs::read_to_string(&path).unwrap_or_default() != page {
-        bail!("{PAGE} is not current; run `cargo xtask protocol` and commit it");
-    }
-    Ok(())
+pub(crate) fn run(task: PageTask) -> anyhow::Result<()> {
+    generated_page::apply(task, "docs/protocol-support.md", &page(&steps::root())?, "protocol")
 }
 
 fn page(root: &Path) -> anyhow::Result<String> {

@@ -6,12 +6,14 @@
 
 mod arrows;
 mod baseline;
+mod cycles;
 mod items;
 mod prose;
 mod source;
 
 use anyhow::{Context, bail};
 use baseline::FindingCounts;
+use cycles::ModuleUses;
 use source::RustSource;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -56,6 +58,7 @@ struct RuleBreak {
 struct Survey {
     findings: Vec<RuleBreak>,
     types: BTreeMap<String, usize>,
+    modules: ModuleUses,
     frequencies: prose::Frequencies,
     docs: usize,
 }
@@ -138,6 +141,9 @@ impl Survey {
                 tree.folder(root, &name)?;
             }
         }
+        for (folder, message) in tree.modules.faults() {
+            tree.find(&folder, 1, "cycle", message);
+        }
         Ok(tree)
     }
 
@@ -182,6 +188,7 @@ impl Survey {
         for name in items::types(source) {
             *self.types.entry(name).or_default() += 1;
         }
+        self.modules.add(source);
     }
 
     fn comments(&mut self, source: &RustSource) {
@@ -279,7 +286,7 @@ impl Survey {
         );
         let (names, several) = (self.types.len(), self.duplicates().len());
         println!("type names defined more than once: {:.1} % of {names}", 100.0 * share(several, names));
-        for rule in ["width", "opening", "short-doc", "long-function", "no-reason", "arrow"] {
+        for rule in ["width", "opening", "short-doc", "long-function", "no-reason", "arrow", "cycle"] {
             println!("findings of {rule}: {}", of_rule(rule));
         }
         Ok(())

@@ -11,9 +11,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::carrier::{Carried, Carrier};
 use super::on_mount::drop_cache;
 use super::sources::{Contents, Sources};
+use crate::MountFacts;
 use crate::Pattern;
-use crate::measuring::{Case, CaseDriver, CaseTurn, Copy, Fetch, Load, Record, Sample};
-use crate::mounted::{MountFacts, ensure_room};
+use crate::measuring::{Case, CaseDriver, CaseTurn, CopyLoad, Fetch, Load, Record, Sample};
+use crate::mounted::ensure_room;
 use crate::native::HANGS;
 
 /// The contents of the file for reads.
@@ -124,7 +125,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    fn source(&self, copy: &Copy) -> Result<std::path::PathBuf> {
+    fn source(&self, copy: &CopyLoad) -> Result<std::path::PathBuf> {
         let made = match (copy.files, copy.zeros) {
             (1, true) => self.sources.file(copy.size, Contents::Zeros, self.stop)?,
             (1, false) => self.sources.file(copy.size, Contents::Random, self.stop)?,
@@ -148,7 +149,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    fn copy(&mut self, variant: &str, copy: &Copy, warm_up: bool) -> Result<Option<Sample>> {
+    fn copy(&mut self, variant: &str, copy: &CopyLoad, warm_up: bool) -> Result<Option<Sample>> {
         let source = self.source(copy)?;
         let times = if warm_up { 1 } else { copy.times.max(1) };
         let stop = self.stop;

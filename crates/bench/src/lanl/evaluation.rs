@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 use crate::Unit;
 use crate::evaluation::{Blocks, block};
-use crate::measuring::{Axes, CacheState, Case, Copy, CopyAxes, Fetch, Load, Part};
+use crate::measuring::{Axes, CacheState, Case, CopyAxes, CopyLoad, Fetch, Load, Part};
 
 /// Name of the evaluation.
 pub const LANL: &str = "lanl";
@@ -103,13 +103,13 @@ fn scaled(number: u64, scale: f64) -> u64 {
 }
 
 /// Returns the second test at a scale: as many files fewer, of the same size.
-pub fn small(scale: f64) -> Copy {
-    Copy { files: scaled(SMALL_FILES, scale), size: SMALL_SIZE, zeros: false, times: 1 }
+pub fn small(scale: f64) -> CopyLoad {
+    CopyLoad { files: scaled(SMALL_FILES, scale), size: SMALL_SIZE, zeros: false, times: 1 }
 }
 
 /// Returns the third test at a scale: as many files, of a smaller size.
-pub fn large(scale: f64) -> Copy {
-    Copy { files: LARGE_FILES, size: scaled(LARGE_SIZE, scale), zeros: false, times: 1 }
+pub fn large(scale: f64) -> CopyLoad {
+    CopyLoad { files: LARGE_FILES, size: scaled(LARGE_SIZE, scale), zeros: false, times: 1 }
 }
 
 /// Formats bytes as the paper does: kB, MB and GB are powers of ten.
@@ -127,7 +127,7 @@ pub fn bytes(count: u64) -> String {
 }
 
 /// Returns the title of a copy's case.
-pub(super) fn title(copy: &Copy) -> String {
+pub(super) fn title(copy: &CopyLoad) -> String {
     match copy.files {
         1 => format!("One file of {}", bytes(copy.size)),
         files => format!("{files} files of {}", bytes(copy.size)),
@@ -142,14 +142,14 @@ fn copied(variants: &[String], group: &str, axes: CopyAxes, load: &Load) -> Vec<
     block(variants, group, unit, &Axes::Copies(axes), load)
 }
 
-fn copies(variants: &[String], axes: CopyAxes, copy: Copy) -> Vec<Case> {
+fn copies(variants: &[String], axes: CopyAxes, copy: CopyLoad) -> Vec<Case> {
     copied(variants, &title(&copy), axes, &Load::Copy(copy))
 }
 
 fn sizes(scope: &LanlScope) -> Vec<Vec<Case>> {
     let one = |(size, times): (u64, u32)| {
         let size = scaled(size, scope.scale);
-        let copy = Copy { files: 1, size, zeros: true, times };
+        let copy = CopyLoad { files: 1, size, zeros: true, times };
         copies(&scope.variants, CopyAxes { bytes: Some(size), ..CopyAxes::of(Part::Sizes) }, copy)
     };
     SIZES.into_iter().map(one).collect()
@@ -176,7 +176,7 @@ fn caches(scope: &LanlScope) -> Vec<Vec<Case>> {
 }
 
 fn enctypes(scope: &LanlScope) -> Vec<Vec<Case>> {
-    let block = |copy: Copy, test: Part| -> Vec<Case> {
+    let block = |copy: CopyLoad, test: Part| -> Vec<Case> {
         let group = format!("{}, by encryption type", title(&copy));
         let axes = CopyAxes { test: Some(test), ..CopyAxes::of(Part::Enctypes) };
         copied(&scope.enctypes, &group, axes, &Load::Copy(copy))

@@ -14,7 +14,7 @@ use nfs4::{FATTR4_MAXREAD, FATTR4_MAXWRITE, FATTR4_SPACE_AVAIL};
 use super::carrier::{Carried, Carrier};
 use super::transfer::{Check, read_through, write_through};
 use crate::mount::enctype_name;
-use crate::native::Target;
+use crate::native::BenchTarget;
 use crate::{CpuWatch, Flavor, Pattern};
 
 /// A session with a folder of its own in an export.
@@ -24,7 +24,7 @@ pub struct NativeCarrier {
     handle: Handle,
     /// The export's folder on this machine, where it is known.
     beneath: Option<PathBuf>,
-    target: Target,
+    target: BenchTarget,
     flavor: Flavor,
     read_size: u32,
     write_size: u32,
@@ -36,11 +36,16 @@ impl NativeCarrier {
     ///
     /// # Errors
     /// When the server cannot be reached, refuses the flavor, or the user may not write there.
-    pub fn connect(target: &Target, flavor: Flavor, folder: &str, beneath: Option<PathBuf>) -> Result<Self> {
+    pub fn connect(
+        target: &BenchTarget,
+        flavor: Flavor,
+        folder: &str,
+        beneath: Option<PathBuf>,
+    ) -> Result<Self> {
         Self::begin(target, flavor, folder, beneath).map_err(|error| target.explain(error))
     }
 
-    fn begin(target: &Target, flavor: Flavor, folder: &str, beneath: Option<PathBuf>) -> Result<Self> {
+    fn begin(target: &BenchTarget, flavor: Flavor, folder: &str, beneath: Option<PathBuf>) -> Result<Self> {
         let mut filesystem = Filesystem::mount(target.options(flavor)?, &target.export)?;
         let made = filesystem.mkdir(folder);
         let handle = made.with_context(|| format!("no folder can be made in {}", target.export))?;

@@ -12,8 +12,8 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use super::carrier::{Carried, Carrier};
 use super::transfer::fill;
-use crate::mounted::tools::{CP, run};
 use crate::mounted::{MountPlace, free, remove};
+use crate::tools::{CP, run};
 use crate::{CpuWatch, Pattern, ServerProbe};
 
 /// Bytes of one read.

@@ -10,8 +10,8 @@ use super::carrier::{Carried, Carrier};
 use super::on_mount::compare;
 use crate::CpuUse;
 use crate::link::Link;
-use crate::mounted::tools::run;
 use crate::mounted::{CopyProgram, Ssh, Sshd, ensure_room, free, remove};
+use crate::tools::run;
 
 /// A fresh folder at the other end.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ fn size(path: &Path) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mounted::tools::{SCP, SFTP, SSH, SSH_KEYGEN, SSHD};
+    use crate::tools::{SCP, SFTP, SSH, SSH_KEYGEN, SSHD};
 
     #[test]
     fn copies_go_to_a_host_come_back_to_be_compared_and_leave_nothing() {

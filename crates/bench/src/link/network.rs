@@ -1,7 +1,7 @@
 //! Two network namespaces with a shaped pair of devices between them.
 
 use super::LinkSpec;
-use crate::mounted::tools::{SystemTool, fed};
+use crate::tools::{SystemTool, fed};
 use anyhow::{Context as _, Result, ensure};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::geteuid;
@@ -154,7 +154,7 @@ fn check(spec: LinkSpec) -> Result<()> {
     batch(TC, "qdisc del dev lo root\n")
 }
 
-/// Has ip or tc carry out commands.
+/// Runs a list of commands with ip or tc.
 fn batch(tool: SystemTool, commands: &str) -> Result<()> {
     fed(tool.command()?.args(["-batch", "-"]), commands).map(drop)
 }

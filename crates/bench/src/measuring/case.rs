@@ -1,6 +1,6 @@
 //! The unit of measurement: one load, for one of the compared variants.
 
-use super::{Axes, Copy, Fetch};
+use super::{Axes, CopyLoad, Fetch};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -77,7 +77,7 @@ pub enum Load {
         layout: ClientLayout,
     },
     /// Files that are copied to the server, one after the other.
-    Copy(Copy),
+    Copy(CopyLoad),
     /// A file that is read, with caches warm or cold.
     Fetch(Fetch),
 }

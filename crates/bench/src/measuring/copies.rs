@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Files that are copied to the server, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Copy {
+pub struct CopyLoad {
     /// Number of files of one copy.
     pub files: u64,
     /// Bytes of each file.
@@ -16,7 +16,7 @@ pub struct Copy {
     pub times: u32,
 }
 
-impl Copy {
+impl CopyLoad {
     /// Returns the bytes of all files once.
     pub fn bytes(&self) -> u64 {
         self.files.saturating_mul(self.size)

@@ -26,7 +26,7 @@ pub use axes::{
     Axes, CacheState, ConnectionAxes, CopyAxes, CurveAxes, LoadLevel, Part, Workload, WorkloadAxes,
 };
 pub use case::{Case, ClientLayout, GIT, Load, Transfer, Unit};
-pub use copies::{Copy, Fetch};
+pub use copies::{CopyLoad, Fetch};
 pub use histogram::Histogram;
 pub use interval::Interval;
 pub use machine_limit::{LINK, LOOPBACK, MachineLimit};

@@ -70,6 +70,22 @@ impl Verdict {
         }
     }
 
+    /// Judges the second of two medians that did not run side by side: they differ when the
+    /// intervals do not meet and the medians are further apart than the machines' noise. Fewer than
+    /// six repetitions never show a difference.
+    pub fn between(one: &Interval, other: &Interval, noise: f64) -> Self {
+        let ratio = other.median / one.median;
+        if !one.is_apart_from(other) {
+            Self::Same
+        } else if (ratio - 1.0).abs() <= noise {
+            Self::BelowNoise
+        } else if ratio > 1.0 {
+            Self::Higher
+        } else {
+            Self::Lower
+        }
+    }
+
     /// Says whether the rates differ.
     pub fn is_significant(self) -> bool {
         matches!(self, Self::Lower | Self::Higher)

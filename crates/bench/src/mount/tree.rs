@@ -3,7 +3,7 @@
 
 use super::endpoint::{OWNER, open_how};
 use super::{ATTRIBUTES, ExportMount};
-use crate::workload::git::Tree;
+use crate::Tree;
 use anyhow::{Context as _, Result};
 use client::{OpenHow, Reply};
 use nfs4::{OpenClaim4, StableHow4, Stateid4};

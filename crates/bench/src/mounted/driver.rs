@@ -9,10 +9,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::fio::{self, FioJob};
 use super::git::BareRepository;
-use super::tools::{FIO, GIT, run};
 use super::{MountPlace, MountStats, ensure_room, scheduled};
 use crate::counters::{Counters, add};
 use crate::measuring::{Case, CaseDriver, CaseTurn, Load, Record, Sample, Transfer};
+use crate::tools::{FIO, GIT, run};
 use crate::workload::together;
 use crate::{CpuWatch, ServerProbe};
 

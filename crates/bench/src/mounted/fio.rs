@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use super::tools::FIO;
 use crate::measuring::{Histogram, Latencies, Sample};
+use crate::tools::FIO;
 
 /// A load that fio makes on one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +131,7 @@ pub fn parse(text: &str) -> Result<Sample> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::mounted::tools;
+    use crate::tools;
     use std::sync::atomic::AtomicBool;
 
     pub(in crate::mounted) const JOB: FioJob = FioJob {

@@ -12,9 +12,9 @@ use anyhow::{Context as _, Result};
 use rng::SplitMix64;
 
 use super::place::remove;
-use super::tools::run;
 use crate::counters::{Counters, count_phase};
 use crate::repository::{differing, earlier, git, tracked};
+use crate::tools::run;
 
 /// Folders of the working copy, and files of each.
 const FOLDERS: u64 = 30;
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_git_turn_uses_a_seeded_repository_and_removes_its_files() {
-        if let Err(missing) = crate::mounted::tools::GIT.find() {
+        if let Err(missing) = crate::tools::GIT.find() {
             return eprintln!("skipped: {missing}");
         }
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use super::tools::{KLIST, run};
+use crate::tools::{KLIST, run};
 
 /// Where rpc.gssd keeps the tickets of the machine: of root, and of mounts themselves.
 const MACHINE_CACHES: &str = "/tmp";

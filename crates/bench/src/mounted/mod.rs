@@ -1,8 +1,8 @@
 //! Mounted folders, driven by the programs of the published evaluations, fio, git, cp and scp, and
 //! by threads of our own for loads on a fixed schedule, which fio cannot make.
 //!
-//! A [`MountPlace`] is a fresh folder on a mount; [`MountFacts`] has the properties of the mount
-//! that decide the result. [`OwnMounts`] makes the mounts itself, as root, in a private namespace.
+//! A [`MountPlace`] is a fresh folder on a mount. [`OwnMounts`] makes the mounts itself, as root,
+//! in a private namespace.
 
 mod driver;
 pub mod fio;
@@ -16,10 +16,8 @@ mod place;
 mod scheduled;
 mod ssh;
 mod sshd;
-pub mod tools;
 
 pub use driver::{MountPlaces, OnMounts};
-pub use mountinfo::MountFacts;
 pub use mounts::Mount;
 pub use mountstats::MountStats;
 pub use notes::{missing_enctypes, notes};

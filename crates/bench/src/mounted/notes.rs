@@ -1,8 +1,8 @@
 //! Remarks for readers of a record of loads on mounts.
 
-use super::MountFacts;
-use super::tools::KLIST;
+use crate::MountFacts;
 use crate::measuring::{Load, Record};
+use crate::tools::KLIST;
 
 /// Says why encryption types of mounts are not known, where the reason is a missing program.
 pub fn missing_enctypes(mounts: &[MountFacts]) -> Option<String> {

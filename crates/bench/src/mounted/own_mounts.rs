@@ -9,8 +9,8 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
 use super::MountStats;
-use super::tools::{MOUNT, MOUNT_NFS, UMOUNT, run};
 use crate::Flavor;
+use crate::tools::{MOUNT, MOUNT_NFS, UMOUNT, run};
 
 /// The export to mount, and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::statvfs::statvfs;
 
-use super::mountinfo::{NO_ENCTYPE, read_ahead_kib};
-use super::{Mount, MountFacts, kerberos};
-use crate::Flavor;
+use super::mountinfo::read_ahead_kib;
+use super::{Mount, kerberos};
 use crate::measuring::Record;
+use crate::mount_facts::NO_ENCTYPE;
+use crate::{Flavor, MountFacts};
 
 /// How much of a file system is left to others, in bytes.
 const SPARE: u64 = 64 << 20;
@@ -150,6 +151,7 @@ pub fn ensure_room(folder: &Path, bytes: u64, what: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::measuring::Settings;
+    use crate::mount_facts::ConnectionsFrom;
 
     fn line(text: &str) -> Mount {
         Mount::parse(format!("42 40 0:52 / /mnt {text}").as_bytes()).unwrap()
@@ -199,7 +201,7 @@ mod tests {
         let place = MountPlace::claim("sys", dir.path(), true).unwrap();
         let (own, mut other) = (place.facts(), place.facts().clone());
         other.options.push("nconnect=8".to_owned());
-        assert!(other.is_like(own, true) && !other.is_like(own, false));
+        assert!(other.is_like(own, ConnectionsFrom::Run) && !other.is_like(own, ConnectionsFrom::Mount));
     }
 
     #[test]

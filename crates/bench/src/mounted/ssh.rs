@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::tools::{SCP, SFTP, SSH, run};
+use crate::tools::{SCP, SFTP, SSH, run};
 
 /// It never asks, does not wait for a host that is not there, and sees when one has gone.
 const OPTIONS: [&str; 4] =

@@ -14,9 +14,9 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use nix::unistd::{User, geteuid};
 
 use super::ssh::{CopyProgram, Ssh};
-use super::tools::{SETPRIV, SSH_KEYGEN, SSHD, UNSHARE, run};
 use crate::cpu;
 use crate::link::{self, Link};
+use crate::tools::{SETPRIV, SSH_KEYGEN, SSHD, UNSHARE, run};
 
 /// How long the server may take to begin.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -215,8 +215,8 @@ IdentityAgent none
 
 #[cfg(test)]
 mod tests {
-    use super::super::tools::{SCP, SFTP};
     use super::*;
+    use crate::tools::{SCP, SFTP};
 
     #[test]
     fn a_folder_goes_there_by_scp_and_sftp_and_the_server_ends_with_its_owner() {

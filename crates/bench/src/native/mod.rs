@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 
 pub use crate::counters::Counters;
 pub use diagnose::explained;
-pub use server_set::{ANSWER_MAX, ServerSet, Target};
+pub use server_set::{ANSWER_MAX, BenchTarget, ServerSet};
 
 use crate::measuring::{Case, CaseDriver, CaseTurn, ClientLayout, Load, Record, Sample};
 use crate::workload;

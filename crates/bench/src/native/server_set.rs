@@ -30,7 +30,7 @@ const AUTH_NONE: u32 = 0;
 
 /// A server, and how to get there.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct BenchTarget {
     /// Host name or address to connect to.
     pub host: String,
     /// Host name in the service's principal, `nfs@NAME`.
@@ -57,7 +57,7 @@ pub struct Target {
     pub stop: Option<Arc<AtomicBool>>,
 }
 
-impl Target {
+impl BenchTarget {
     /// Returns whether the server is on this machine: its process was named, or a socket here can
     /// have its address.
     pub fn is_local(&self) -> bool {
@@ -73,7 +73,7 @@ impl Target {
         self.options_of(flavor, 0)
     }
 
-    /// As [`Target::options`], as one of the principals, from 0.
+    /// As [`BenchTarget::options`], as one of the principals, from 0.
     ///
     /// # Errors
     /// When so many are not known.
@@ -136,7 +136,7 @@ pub trait ServerSet: Send {
     ///
     /// # Errors
     /// When it cannot be started, or the server is not ours to start.
-    fn target(&mut self, server_cpu: Option<&str>) -> Result<&Target>;
+    fn target(&mut self, server_cpu: Option<&str>) -> Result<&BenchTarget>;
 
     /// Returns that server's counters; `None` if it has none.
     ///
@@ -148,8 +148,8 @@ pub trait ServerSet: Send {
 }
 
 /// A server that somebody else has started.
-impl ServerSet for Target {
-    fn target(&mut self, server_cpu: Option<&str>) -> Result<&Target> {
+impl ServerSet for BenchTarget {
+    fn target(&mut self, server_cpu: Option<&str>) -> Result<&BenchTarget> {
         ensure!(server_cpu.is_none(), "the instructions of a server elsewhere cannot be chosen");
         Ok(self)
     }

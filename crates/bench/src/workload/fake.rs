@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::git::Tree;
-use crate::{Endpoint, Finished};
+use crate::{Endpoint, Finished, Tree};
 
 enum FakeRequest {
     PutOff,

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use super::git::Tree;
 use super::{Conditions, LoadTally};
+use crate::Tree;
 
 /// Files of one turn.
 const FILES: usize = 32;

@@ -136,8 +136,8 @@ impl CephInode {
         Ok(stat)
     }
 
-    /// Has the library ask the metadata server for a directory's attributes even if it relies on
-    /// the ones that it has.
+    /// Makes the library ask the metadata server for a directory's attributes, even if its own are
+    /// still valid.
     ///
     /// # Errors
     /// The library's.

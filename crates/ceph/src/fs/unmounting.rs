@@ -81,8 +81,8 @@ const EXIT_TIME_MAX: Duration = Duration::from_secs(5);
 /// The exit status of a process whose mounts did not end in time.
 const HUNG_STATUS: i32 = 70;
 
-/// Has the mount end before destructors run, which the library's threads would not survive, when
-/// the process ends by exit(3). Some belong to OpenSSL, which registers them when the first mount
+/// Ends the mount before destructors run, which the library's threads would not survive, when the
+/// process ends by exit(3). Some belong to OpenSSL, which registers them when the first mount
 /// uses it, and the last to be registered runs first: so this comes after a mount.
 pub(super) fn end_with_process(mount: &Arc<CephMount>) {
     let mut live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,8 +2,8 @@
 //! same time.
 //!
 //! The nodes measure with `orthrus bench lanl` on their mounts. First one node compares all
-//! flavors, interleaved; that is the report. Then each flavor and each of the two copies is run by
-//! itself, on one node and on all, so that all nodes do the same at the same time and the server's
+//! flavors, interleaved; that is the report. Then each flavor and each of the two copies runs
+//! alone, on one node and on all. All nodes thus do the same at the same time, and the server's
 //! processor time is known for it.
 
 mod record;
@@ -12,9 +12,9 @@ mod table;
 pub use record::{Copied, Lanl, Side};
 pub use table::table;
 
-use crate::network::Machine;
+use crate::network::LabMachine;
 use crate::status::pid_of;
-use crate::{FLAVORS, Folder, Job, Options, Record, files, node_name, processes};
+use crate::{FLAVORS, LabFolder, LabOptions, LabRecord, NodeScript, files, node_name, processes};
 use anyhow::{Context, bail};
 use bench::measuring::Record as Report;
 use report::{csv, markdown, page};
@@ -64,8 +64,8 @@ impl Scope {
 /// output; `stop`.
 /// words; `stop`.
 pub fn run(
-    folder: &Folder,
-    record: &Record,
+    folder: &LabFolder,
+    record: &LabRecord,
     scope: Scope,
     prefix: &Path,
     stop: &AtomicBool,
@@ -107,7 +107,7 @@ pub fn run(
 }
 
 /// Writes the report of one node alone, with the properties of its network.
-fn alone(options: &Options, scope: Scope, bench: &BenchFiles, prefix: &Path) -> anyhow::Result<()> {
+fn alone(options: &LabOptions, scope: Scope, bench: &BenchFiles, prefix: &Path) -> anyhow::Result<()> {
     let (_, report) = bench.reports.first().context("no report")?;
     let mut report = Report::parse(report)?;
     // The node's own command can be repeated on a node only.
@@ -138,8 +138,8 @@ fn alone(options: &Options, scope: Scope, bench: &BenchFiles, prefix: &Path) -> 
 
 /// Runs the bench on nodes.
 struct Conductor<'a> {
-    folder: &'a Folder,
-    record: &'a Record,
+    folder: &'a LabFolder,
+    record: &'a LabRecord,
     scope: Scope,
     stop: &'a AtomicBool,
 }
@@ -156,11 +156,11 @@ impl Conductor<'_> {
         let server = self
             .record
             .supervisor
-            .and_then(|supervisor| pid_of(&processes::all(supervisor), Machine::Server.name()));
+            .and_then(|supervisor| pid_of(&processes::all(supervisor), LabMachine::Server.name()));
         let server = server.context("the server has ended")?;
         let cpu = || bench::cpu::of_process(server).context("the server has ended");
         let before = cpu()?;
-        let job = Job::start(self.folder, self.record, nodes, &self.scope.script(parts, flavors))?;
+        let job = NodeScript::start(self.folder, self.record, nodes, &self.scope.script(parts, flavors))?;
         let ended = job.wait(self.stop, &mut |_, _| {})?;
         let server_cpu = cpu()?.saturating_sub(before);
         if let Some(failed) = ended.iter().find(|one| one.code != 0) {

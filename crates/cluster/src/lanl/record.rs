@@ -1,7 +1,7 @@
 //! The measurements of a run, as data.
 
 use super::Scope;
-use crate::Options;
+use crate::LabOptions;
 use bench::link::LinkSpec;
 use serde::Serialize;
 use serde_json::Value;
@@ -60,7 +60,7 @@ pub struct Copied {
 
 impl Lanl {
     /// Makes a record without results.
-    pub(super) fn new(options: &Options, scope: Scope) -> Self {
+    pub(super) fn new(options: &LabOptions, scope: Scope) -> Self {
         Self {
             schema: SCHEMA,
             nodes: options.nodes,

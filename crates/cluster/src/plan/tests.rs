@@ -5,17 +5,17 @@ use crate::options::tests::options;
 use std::collections::HashSet;
 
 /// All that is run or started, as lines.
-fn commands(options: &Options) -> Vec<String> {
-    let line = |action: &Action| match action {
-        Action::Run(command, _) | Action::Start { command, .. } => Some(command.join(" ")),
+fn commands(options: &LabOptions) -> Vec<String> {
+    let line = |action: &LabAction| match action {
+        LabAction::Run(command, _) | LabAction::Start { command, .. } => Some(command.join(" ")),
         _ => None,
     };
     plan(options).iter().flat_map(|step| &step.actions).filter_map(line).collect()
 }
 
-fn batches(options: &Options) -> String {
-    let text = |action: &Action| match action {
-        Action::Run(_, input) => Some(input.clone()),
+fn batches(options: &LabOptions) -> String {
+    let text = |action: &LabAction| match action {
+        LabAction::Run(_, input) => Some(input.clone()),
         _ => None,
     };
     plan(options).iter().flat_map(|step| &step.actions).filter_map(text).collect()
@@ -37,11 +37,11 @@ fn nothing_is_written_outside_the_lab_s_folder() {
     let options = options();
     for action in plan(&options).iter().flat_map(|step| &step.actions) {
         let written = match action {
-            Action::Folder(path) | Action::Pipe(path) | Action::Write(path, _) => path,
-            Action::Extend { copy, .. } => copy,
-            Action::Start { input: Some(input), .. } => input,
-            Action::Wait { file, .. } => file,
-            Action::Run(..) | Action::Start { .. } => continue,
+            LabAction::Folder(path) | LabAction::Pipe(path) | LabAction::Write(path, _) => path,
+            LabAction::Extend { copy, .. } => copy,
+            LabAction::Start { input: Some(input), .. } => input,
+            LabAction::Wait { file, .. } => file,
+            LabAction::Run(..) | LabAction::Start { .. } => continue,
         };
         assert!(written.starts_with(&options.dir), "{}", written.display());
     }
@@ -69,14 +69,16 @@ fn the_realm_has_a_principal_for_each_node_and_the_image_one_keytab() {
 #[test]
 fn each_node_has_a_port_a_kernel_and_is_waited_for() {
     for nodes in [1, 3, 32] {
-        let options = Options { nodes, ..options() };
+        let options = LabOptions { nodes, ..options() };
         let steps = plan(&options);
-        let actions: Vec<&Action> = steps.iter().flat_map(|step| &step.actions).collect();
+        let actions: Vec<&LabAction> = steps.iter().flat_map(|step| &step.actions).collect();
         let batches = batches(&options);
         for name in (1..=nodes).map(node_name) {
             assert!(batches.contains(&format!("tuntap add dev {name} mode tap\n")));
-            let started = |action: &&&Action| matches!(action, Action::Start { name: n, .. } if *n == name);
-            let waited = |action: &&&Action| matches!(action, Action::Wait { name: n, .. } if *n == name);
+            let started =
+                |action: &&&LabAction| matches!(action, LabAction::Start { name: n, .. } if *n == name);
+            let waited =
+                |action: &&&LabAction| matches!(action, LabAction::Wait { name: n, .. } if *n == name);
             assert_eq!(actions.iter().filter(started).count(), 1, "{name}");
             assert_eq!(actions.iter().filter(waited).count(), 1, "{name}");
         }
@@ -86,7 +88,7 @@ fn each_node_has_a_port_a_kernel_and_is_waited_for() {
 #[test]
 fn device_names_are_short_enough_for_the_kernel() {
     // IFNAMSIZ: 15 bytes and a zero.
-    let batches = batches(&Options { nodes: 32, ..options() });
+    let batches = batches(&LabOptions { nodes: 32, ..options() });
     let added = batches.lines().filter_map(|line| line.strip_prefix("link add name "));
     let names: HashSet<&str> =
         added.flat_map(|rest| [rest.split(' ').next(), rest.split(' ').nth(5)]).flatten().collect();
@@ -96,7 +98,7 @@ fn device_names_are_short_enough_for_the_kernel() {
 
 #[test]
 fn exports_in_memory_are_mounted_before_they_are_filled() {
-    let options = Options { storage: Storage::Tmpfs, ..options() };
+    let options = LabOptions { storage: LabStorage::Tmpfs, ..options() };
     let all = commands(&options);
     let at = |text: &str| all.iter().position(|line| line.contains(text)).unwrap();
     assert!(
@@ -117,7 +119,7 @@ fn the_summary_names_what_people_look_for() {
 fn every_cable_has_the_stated_rate_at_both_ends() {
     assert!(!batches(&options()).contains("tbf"));
     let link = Some("1gbit".parse().unwrap());
-    let batches = batches(&Options { link, ..options() });
+    let batches = batches(&LabOptions { link, ..options() });
     let shaped: Vec<&str> = batches
         .lines()
         .filter(|line| line.contains(" tbf "))

@@ -25,8 +25,6 @@ mod service;
 mod ticket;
 mod versions;
 
-pub(crate) use gssd::options as gssd_options;
-
 use crate::facts::Facts;
 use crate::{CheckOutcome, HealthFinding};
 

@@ -103,7 +103,7 @@ impl<'a> GrantSite<'a> {
         self.server().call(credential, &request)
     }
 
-    /// Has the service refuse a request for good, and returns its words.
+    /// Sends a request that the service refuses for good, and returns its text.
     pub(crate) fn refused(&self, credential: &Credential, request: GrantRequest) -> String {
         match self.call(credential, request.clone()) {
             Err(GrantCallError::Refused { transient: false, text }) => text,

@@ -93,7 +93,7 @@ impl Neighbours {
         served
     }
 
-    /// Has a trusted connection receive the first 300,000 bytes of a record of a mebibyte.
+    /// Sends the first 300,000 bytes of a record of a mebibyte to a trusted connection.
     fn begin_record(&mut self, id: u64) -> TcpStream {
         let mut client = self.connect(id);
         self.trust(id);

@@ -97,8 +97,8 @@ macro_rules! attributes {
     };
 }
 
-// Types are the RFC's, but for layout types: the registry grows, and one that is unknown here must
-// not make the whole list unreadable.
+// Types are the RFC's, except for layout types: the registry grows, and an unknown one must not
+// make the whole list unreadable.
 attributes! { <'a>
     // RFC 8881.
     FATTR4_SUPPORTED_ATTRS supported_attrs: Bitmap4, Get;

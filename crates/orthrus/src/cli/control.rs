@@ -24,7 +24,7 @@ pub(super) struct Evict {
 }
 
 impl Evict {
-    /// Has the server remove the client.
+    /// Asks the server to remove the client.
     ///
     /// # Errors
     /// There is no such client; see [`AskedServer::post`].
@@ -51,7 +51,7 @@ pub(super) struct Revoke {
 }
 
 impl Revoke {
-    /// Has the server revoke the state.
+    /// Asks the server to revoke the state.
     ///
     /// # Errors
     /// There is no such state; see [`AskedServer::post`].
@@ -76,7 +76,7 @@ pub(super) struct ReloadArguments {
 }
 
 impl ReloadArguments {
-    /// Has the server reload.
+    /// Asks the server to reload.
     ///
     /// # Errors
     /// The fault in the file; see [`AskedServer::post`].
@@ -104,7 +104,7 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// Has the server drain, and waits for its end.
+    /// Asks the server to drain, and waits for its end.
     ///
     /// # Errors
     /// See [`AskedServer::post`].
@@ -148,7 +148,7 @@ pub(super) struct WebArguments {
 }
 
 impl WebArguments {
-    /// Has the server make a link, and prints it.
+    /// Asks the server for a link, and prints it.
     ///
     /// # Errors
     /// The server has no web page; see [`AskedServer::post`].

@@ -45,9 +45,11 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, display_order = 900, help_heading = "Log", value_name = "FILTER")]
     #[arg(env = "ORTHRUS_LOG")]
     log: Option<LogFilter>,
-    /// Format of the log. `auto` is `journal` under systemd and `text` elsewhere.
+    /// Format of the log: text, json, journal (text with priorities for systemd), journald (entries
+    /// of the journal with fields), or auto: `journal` under systemd, else `text`.
     #[arg(long, global = true, display_order = 901, help_heading = "Log", value_name = "FORMAT")]
-    #[arg(default_value = "auto", env = "ORTHRUS_LOG_FORMAT")]
+    // The help of every command ends with this option.
+    #[arg(default_value = "auto", env = "ORTHRUS_LOG_FORMAT", hide_possible_values = true)]
     log_format: LogFormat,
 }
 

@@ -8,7 +8,7 @@ use crate::output::{errln, outln};
 use anyhow::{Context, bail};
 use bench::ServerProcess;
 use bench::measuring::Record;
-use bench::native::{ANSWER_MAX, Target};
+use bench::native::{ANSWER_MAX, BenchTarget};
 use miniceph::{MiniCeph, MiniCephOptions};
 use nix::unistd::{Uid, getegid, geteuid};
 use std::ffi::OsString;
@@ -71,7 +71,7 @@ impl Arguments {
         let arguments = self.server_arguments(&served, &realm, temporary.path())?;
         let server = ServerProcess::start(&program, arguments, &realm.environment())?;
         errln!("serving {} on {}, realm {}", served.name(), server.address(), realm.realm().name());
-        let mut target = Target {
+        let mut target = BenchTarget {
             host: server.address().ip().to_string(),
             service_host: "localhost".to_owned(),
             port: server.address().port(),

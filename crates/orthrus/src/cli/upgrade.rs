@@ -50,7 +50,7 @@ pub(super) struct Upgrade {
 }
 
 impl Upgrade {
-    /// Has the server hand over.
+    /// Asks the server to hand over to the next process.
     ///
     /// # Errors
     /// The reason why the old process goes on; the exit status tells when no server runs.

@@ -90,7 +90,7 @@ impl Keytab {
             && accepts_host(&self.hosts, host)
     }
 
-    /// Names the types of keys that fit but for their type, with the remedy in Active Directory,
+    /// Names the types of keys that fit except for their type, with the remedy in Active Directory,
     /// where accounts have RC4 keys alone unless an attribute allows others.
     fn older_types(&self) -> anyhow::Result<String> {
         let accepted =

@@ -91,7 +91,7 @@ pub(super) struct Reload {
     /// Keys of the file that apply at the next start only.
     at_restart: Vec<&'static str>,
     served: Served,
-    /// Has the next process reload, once that one serves.
+    /// Makes the next process reload, once that one serves.
     next: Option<Box<dyn Fn() + Send>>,
 }
 

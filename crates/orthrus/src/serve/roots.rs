@@ -4,7 +4,7 @@
 //! The number of an export comes from its pseudo path, so that handles would outlive a change of
 //! its folder: files that the new folder does not have could be reached by old handles, and on
 //! another file system a handle can name another file. So each folder of an export has a key of
-//! its own, but for the first, which has the server's.
+//! its own, except for the first, which has the server's.
 
 use super::state_dir::{self, REMEDY, replace};
 use anyhow::{Context, bail};

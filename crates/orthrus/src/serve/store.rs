@@ -236,7 +236,7 @@ impl Store {
         if journal.incomplete { journal.rewrite(&self.directory) } else { journal.sync() }
     }
 
-    /// Has the next change fail.
+    /// Makes the next change fail.
     #[cfg(test)]
     pub(super) fn break_journal(&self) {
         let file = File::open(self.directory.join("clients")).unwrap();

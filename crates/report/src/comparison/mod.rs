@@ -15,22 +15,6 @@ use serde_json::Value;
 /// Version of the JSON form; a change that a reader must know about raises the number.
 const SCHEMA: &str = "orthrus-bench-compare/1";
 
-/// Judges the second of two medians that did not run side by side: they differ when the intervals
-/// do not meet and the medians are further apart than the machines' noise. Fewer than six
-/// repetitions never show a difference.
-pub(crate) fn verdict(one: &Interval, other: &Interval, noise: f64) -> Verdict {
-    let ratio = other.median / one.median;
-    if !one.is_apart_from(other) {
-        Verdict::Same
-    } else if (ratio - 1.0).abs() <= noise {
-        Verdict::BelowNoise
-    } else if ratio > 1.0 {
-        Verdict::Higher
-    } else {
-        Verdict::Lower
-    }
-}
-
 /// A figure of both runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FigurePair {
@@ -46,7 +30,7 @@ pub struct FigurePair {
 
 impl FigurePair {
     fn of(first: Interval, second: Interval, noise: f64) -> Self {
-        let difference = verdict(&first, &second, noise);
+        let difference = Verdict::between(&first, &second, noise);
         Self { first, second, ratio: second.median / first.median, difference }
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// How far rates may be apart that are called about equal.
 const ABOUT: f64 = 0.1;
 
-/// The CPU use that all of NFS stayed below but for krb5p with small files, as a part of the
+/// The CPU use that all of NFS stayed below, except krb5p with small files, as a part of the
 /// machine.
 const LITTLE_CPU: f64 = 0.1;
 
@@ -245,7 +245,7 @@ fn much_cpu(record: &Record) -> Finding {
 mod tests {
     use super::*;
     use bench::Unit;
-    use bench::measuring::{Axes, Case, Copy, CopyAxes, Load, Sample, Settings};
+    use bench::measuring::{Axes, Case, CopyAxes, CopyLoad, Load, Sample, Settings};
 
     const VARIANTS: [&str; 5] = ["sys", "krb5", "krb5i", "krb5p", SCP];
 
@@ -301,7 +301,7 @@ mod tests {
             VARIANTS.iter().zip(*rates).map(move |(variant, (rate, cpu))| (part, variant, rate, cpu))
         });
         for (part, variant, rate, cpu) in each {
-            let load = Load::Copy(Copy { files: 1, size: 1, zeros: true, times: 1 });
+            let load = Load::Copy(CopyLoad { files: 1, size: 1, zeros: true, times: 1 });
             let axes = Axes::Copies(CopyAxes::of(*part));
             let case = Case {
                 group: part.to_string(),

@@ -357,7 +357,7 @@ fn mounts_measure_no_reordered_calls_and_show_the_kernels_counts_of_lost_ones() 
     assert_eq!(blocks.len(), 5);
     assert!(blocks.iter().flatten().all(|case| case.axes.connections().is_some_and(|axes| !axes.reordered)));
     record.cases.retain(|case| case.axes.connections().is_some_and(|axes| !axes.reordered));
-    record.environment.mounts = vec![bench::mounted::MountFacts {
+    record.environment.mounts = vec![bench::MountFacts {
         variant: "sys".to_owned(),
         folder: "/mnt".into(),
         source: "server:/export".to_owned(),

@@ -56,8 +56,8 @@ impl Nfs {
         }
     }
 
-    /// As [`Nfs::compound`], but may stop before an operation that would block. Then the same call
-    /// and reply are to be given to [`Nfs::resume`] or [`Nfs::decline`], on any thread.
+    /// As [`Nfs::compound`], but may stop before an operation that would block. Then pass the same
+    /// call and reply to [`Nfs::resume`] or [`Nfs::decline`], on any thread.
     pub fn begin(&self, call: &Call<'_>, reply: &mut Encoder, policy: WaitPolicy) -> CompoundStatus {
         let mut state = match self.prepare(call, reply) {
             Ok(state) => state,
@@ -146,10 +146,10 @@ impl Nfs {
         }
     }
 
-    /// As [`Nfs::resume`], on a thread of the COMPOUND's lane. It stops before an operation that
-    /// waits for another lane, and is then to be executed there; and after all operations have run,
-    /// if their changes are not on stable storage ([`CompoundState::pending_sync`]). Then the same
-    /// call and reply are to be given to [`Nfs::complete`], on any thread.
+    /// As [`Nfs::resume`], on a thread of the COMPOUND's lane. Stops before an operation that waits
+    /// for another lane; call this again on a thread of that lane. Stops also after all operations
+    /// have run, if their changes are not on stable storage ([`CompoundState::pending_sync`]). Then
+    /// pass the same call and reply to [`Nfs::complete`], on any thread.
     pub fn execute(&self, call: &Call<'_>, reply: &mut Encoder, state: Box<CompoundState>) -> CompoundStatus {
         let policy = WaitPolicy::WaitsIn(state.lane());
         self.go_on(call, reply, state, policy)

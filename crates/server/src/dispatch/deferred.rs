@@ -80,9 +80,9 @@ impl<S, F: FnMut(ConnectionId, Action)> ReplySink<S> for F {
     }
 }
 
-/// The reason why a call would block, and its progress.
+/// The work of a deferred call that is left, with its progress.
 #[derive(Debug)]
-pub(super) enum Stage<S> {
+pub(super) enum PendingWork<S> {
     /// Its COMPOUND is suspended.
     Compound { protection: Option<Protection>, suspended: S },
     /// It creates a context.
@@ -97,7 +97,7 @@ pub struct DeferredCall<S> {
     pub(super) job: Job,
     /// The part of the reply that exists.
     pub(super) buffer: Encoder,
-    pub(super) stage: Stage<S>,
+    pub(super) work: PendingWork<S>,
     /// The time at which it was suspended.
     pub(super) since: Duration,
     pub(super) times: DeferredTimes,
@@ -116,34 +116,34 @@ struct DoneCall {
 impl<S: WaitsFor> DeferredCall<S> {
     /// Returns the lane of the call: see [`WaitsFor::lane`].
     pub fn lane(&self) -> u32 {
-        match &self.stage {
-            Stage::Compound { suspended, .. } => suspended.lane(),
-            Stage::Init => 0,
-            Stage::Groups => NAMES_LANE,
+        match &self.work {
+            PendingWork::Compound { suspended, .. } => suspended.lane(),
+            PendingWork::Init => 0,
+            PendingWork::Groups => NAMES_LANE,
         }
     }
 
     /// Returns whether the call seldom blocks: see [`WaitsFor::is_brief`].
     pub fn is_brief(&self) -> bool {
-        match &self.stage {
-            Stage::Compound { suspended, .. } => suspended.is_brief(),
-            Stage::Init | Stage::Groups => false,
+        match &self.work {
+            PendingWork::Compound { suspended, .. } => suspended.is_brief(),
+            PendingWork::Init | PendingWork::Groups => false,
         }
     }
 
     /// Returns the changes to be put on stable storage: see [`WaitsFor::pending_sync`].
     pub fn pending_sync(&self) -> Option<CommitKey> {
-        match &self.stage {
-            Stage::Compound { suspended, .. } => suspended.pending_sync(),
-            Stage::Init | Stage::Groups => None,
+        match &self.work {
+            PendingWork::Compound { suspended, .. } => suspended.pending_sync(),
+            PendingWork::Init | PendingWork::Groups => None,
         }
     }
 
-    /// Returns the CB_GETATTR that a client has to answer first: see [`WaitsFor::answer`].
-    pub fn answer(&self) -> Option<GetattrWait> {
-        match &self.stage {
-            Stage::Compound { suspended, .. } => suspended.answer(),
-            Stage::Init | Stage::Groups => None,
+    /// Returns the CB_GETATTR that a client has to answer first: see [`WaitsFor::getattr_wait`].
+    pub fn getattr_wait(&self) -> Option<GetattrWait> {
+        match &self.work {
+            PendingWork::Compound { suspended, .. } => suspended.getattr_wait(),
+            PendingWork::Init | PendingWork::Groups => None,
         }
     }
 }
@@ -166,7 +166,7 @@ impl<S> DeferredCall<S> {
 
     /// Returns whether the call creates a context.
     pub fn is_init(&self) -> bool {
-        matches!(self.stage, Stage::Init)
+        matches!(self.work, PendingWork::Init)
     }
 }
 
@@ -226,21 +226,21 @@ impl<E: Engine> Server<E> {
     ) -> DeferredOutcome<E::Suspended> {
         let (now, lane) = (self.begin_stage(&deferred), deferred.lane());
         let waited = now.saturating_sub(deferred.since);
-        deferred.times = match deferred.answer() {
+        deferred.times = match deferred.getattr_wait() {
             Some(_) => deferred.times.answered(waited),
             None => deferred.times.queued(waited),
         };
-        let DeferredCall { mut job, mut buffer, stage, times, .. } = deferred;
-        let progress = match stage {
-            Stage::Init => CallProgress::Done(self.init(&job, &mut buffer, now)),
-            Stage::Groups => self.begin_with_groups(&mut job, &mut buffer, now),
-            Stage::Compound { protection, suspended } => {
+        let DeferredCall { mut job, mut buffer, work, times, .. } = deferred;
+        let progress = match work {
+            PendingWork::Init => CallProgress::Done(self.init(&job, &mut buffer, now)),
+            PendingWork::Groups => self.begin_with_groups(&mut job, &mut buffer, now),
+            PendingWork::Compound { protection, suspended } => {
                 match self.with_call(&job, self.off_shard(), now, |call| {
                     self.engine.execute(call, &mut buffer, suspended)
                 }) {
                     Some(CompoundStatus::Deferred(suspended)) => {
-                        let stage = Stage::Compound { protection, suspended };
-                        CallProgress::Waits { stage, operation: None }
+                        let work = PendingWork::Compound { protection, suspended };
+                        CallProgress::Waits { work, operation: None }
                     }
                     Some(CompoundStatus::Done(outcome)) => {
                         job.note(outcome.subject, outcome.usage());
@@ -255,10 +255,10 @@ impl<E: Engine> Server<E> {
                 let done = DoneCall { job, buffer, protection, lane, times };
                 DeferredOutcome::Completed(self.done(done, now))
             }
-            CallProgress::Waits { stage, operation } => {
+            CallProgress::Waits { work, operation } => {
                 let since = self.end_stage(job.kind, now);
                 let times = times.before(operation).ran(since.saturating_sub(now));
-                Self::suspend(DeferredCall { job, buffer, stage, since, times })
+                Self::suspend(DeferredCall { job, buffer, work, since, times })
             }
         }
     }
@@ -296,9 +296,9 @@ impl<E: Engine> Server<E> {
     /// # Errors
     /// The error of the file system.
     pub fn sync(&self, deferred: &DeferredCall<E::Suspended>) -> VfsResult<()> {
-        match &deferred.stage {
-            Stage::Compound { suspended, .. } => self.engine.sync(suspended),
-            Stage::Init | Stage::Groups => Ok(()),
+        match &deferred.work {
+            PendingWork::Compound { suspended, .. } => self.engine.sync(suspended),
+            PendingWork::Init | PendingWork::Groups => Ok(()),
         }
     }
 
@@ -316,10 +316,10 @@ impl<E: Engine> Server<E> {
     pub fn complete(&self, deferred: DeferredCall<E::Suspended>, outcome: VfsResult<()>) -> CompletedCall {
         let (now, lane) = (self.begin_stage(&deferred), deferred.lane());
         let times = deferred.times.synced(now.saturating_sub(deferred.since));
-        let DeferredCall { job, mut buffer, stage, .. } = deferred;
-        let protection = match stage {
-            Stage::Init | Stage::Groups => None,
-            Stage::Compound { protection, suspended } => {
+        let DeferredCall { job, mut buffer, work, .. } = deferred;
+        let protection = match work {
+            PendingWork::Init | PendingWork::Groups => None,
+            PendingWork::Compound { protection, suspended } => {
                 let ended = self.with_call(&job, self.off_shard(), now, |call| {
                     self.engine.complete(call, &mut buffer, suspended, outcome)
                 });
@@ -397,14 +397,14 @@ impl<E: Engine> Server<E> {
         deferred: DeferredCall<E::Suspended>,
         now: Duration,
     ) -> Option<Outgoing> {
-        let DeferredCall { job, mut buffer, stage, .. } = deferred;
-        let protection = match stage {
-            Stage::Init => {
+        let DeferredCall { job, mut buffer, work, .. } = deferred;
+        let protection = match work {
+            PendingWork::Init => {
                 Accepted::SystemErr.encode(&mut buffer, job.xid, &OpaqueAuth::NONE);
                 None
             }
-            Stage::Groups => self.run_to_end(&job, &mut buffer, now),
-            Stage::Compound { protection, suspended } => {
+            PendingWork::Groups => self.run_to_end(&job, &mut buffer, now),
+            PendingWork::Compound { protection, suspended } => {
                 let outcome = self.with_call(&job, self.off_shard(), now, |call| {
                     self.engine.decline(call, &mut buffer, suspended)
                 });

@@ -1,6 +1,6 @@
 //! Stage 3: run programs and procedures and build their replies.
 
-use super::deferred::{DeferredCall, Stage};
+use super::deferred::{DeferredCall, PendingWork};
 use super::slow::DeferredTimes;
 use super::sys::AdmissionCache;
 use super::{Engine, ReplySink, Scratch, Server};
@@ -68,7 +68,7 @@ pub(super) enum CallProgress<S> {
     Done(Option<Protection>),
     /// It stopped before the operation with this number, which would block. Without a number it
     /// has not begun.
-    Waits { stage: Stage<S>, operation: Option<NonZeroU32> },
+    Waits { work: PendingWork<S>, operation: Option<NonZeroU32> },
 }
 
 impl<E: Engine> Server<E> {
@@ -178,11 +178,11 @@ impl<E: Engine> Server<E> {
             }
         };
         match run {
-            CallProgress::Waits { stage, operation } => {
+            CallProgress::Waits { work, operation } => {
                 // The buffer that READ has reserved is not held while the call waits.
                 memory::fit(buffer.as_mut_vec());
                 let times = DeferredTimes::new(operation);
-                CallAnswer::Deferred(DeferredCall { job, buffer, stage, since: self.now(), times })
+                CallAnswer::Deferred(DeferredCall { job, buffer, work, since: self.now(), times })
             }
             CallProgress::Done(protection) => {
                 memory::give(std::mem::take(&mut job.record));
@@ -225,7 +225,7 @@ impl<E: Engine> Server<E> {
         }
         match (&job.auth, &self.rpcsec) {
             (Auth::Init, Some(_)) if policy == WaitPolicy::Suspends => {
-                return CallProgress::Waits { stage: Stage::Init, operation: None };
+                return CallProgress::Waits { work: PendingWork::Init, operation: None };
             }
             (Auth::Init, Some(_)) => return CallProgress::Done(self.init(job, buffer, now)),
             (Auth::Gss(call), Some(rpcsec)) if call.procedure == RpcGssProcT::RPCSEC_GSS_DESTROY => {
@@ -239,7 +239,7 @@ impl<E: Engine> Server<E> {
             (Auth::SysUnknown { .. }, _)
                 if policy == WaitPolicy::Suspends && job.procedure != NFSPROC4_NULL =>
             {
-                return CallProgress::Waits { stage: Stage::Groups, operation: None };
+                return CallProgress::Waits { work: PendingWork::Groups, operation: None };
             }
             _ => {}
         }
@@ -257,8 +257,8 @@ impl<E: Engine> Server<E> {
         });
         match run {
             Some((CompoundStatus::Deferred(suspended), operation)) => {
-                let stage = Stage::Compound { protection, suspended };
-                CallProgress::Waits { stage, operation: NonZeroU32::new(operation) }
+                let work = PendingWork::Compound { protection, suspended };
+                CallProgress::Waits { work, operation: NonZeroU32::new(operation) }
             }
             Some((CompoundStatus::Done(outcome), _)) => {
                 job.expensive.set(outcome.expensive);

@@ -54,7 +54,7 @@ impl Nfs {
     }
 
     /// Returns whether a COMPOUND still waits for a client's answer to CB_GETATTR (see
-    /// [`WaitsFor::answer`](crate::engine::WaitsFor::answer)).
+    /// [`WaitsFor::getattr_wait`](crate::engine::WaitsFor::getattr_wait)).
     pub fn getattr_pending(&self, wait: GetattrWait) -> bool {
         self.state.delegations().getattr_pending(wait)
     }
@@ -287,7 +287,7 @@ impl Nfs {
     }
 
     /// Sends the callbacks of a closed connection over other connections, which have their full
-    /// time to answer, but for the part of a second since the last housekeeping.
+    /// time to answer, less the part of a second since the last housekeeping.
     pub(crate) fn callback_connection_closed(&self, connection: ConnectionId) {
         for sent in self.callbacks.take_all(|sent| sent.call.channel.connection == connection.0) {
             let now = self.callbacks.housekept().max(sent.since);

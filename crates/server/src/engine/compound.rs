@@ -208,7 +208,7 @@ impl<'c> Compound<'c> {
         &self.nfs.state
     }
 
-    /// Runs a state transition, and carries out its effects before it returns, but for client
+    /// Runs a state transition, and carries out its effects before it returns, except for client
     /// records: the COMPOUND's reply waits for these.
     pub fn with_effects<R>(&self, run: impl FnOnce(&NfsState, &mut Effects<OpenPayload>) -> R) -> R {
         self.nfs.with_queue(self.now(), run, |queued| self.progress.depend_on(queued))

@@ -37,7 +37,7 @@ pub trait ObjectsOut {
     fn locks(&mut self, key: &FileKey, locks: &Arc<dyn RangeLocks>) -> u32;
 }
 
-/// Has the objects that the previous process kept.
+/// The source of the objects that the previous process kept.
 pub trait ObjectsIn {
     /// Returns an open file.
     ///

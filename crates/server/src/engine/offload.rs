@@ -206,7 +206,7 @@ impl Nfs {
         }
     }
 
-    /// Has a copy continue on a thread of the runner, or on this one.
+    /// Continues a copy on a thread of the runner, or on this one.
     pub(crate) fn submit_copy(&self, copy: Box<BackgroundCopy>, clock: &dyn Fn() -> Duration) {
         if let Err(copy) = self.offloads.submit(copy) {
             self.copy_on(copy, clock);

@@ -43,7 +43,7 @@ pub trait WaitsFor {
     }
 
     /// Returns the client's answer that must arrive before the COMPOUND is resumed.
-    fn answer(&self) -> Option<GetattrWait> {
+    fn getattr_wait(&self) -> Option<GetattrWait> {
         None
     }
 
@@ -82,7 +82,7 @@ impl WaitsFor for Box<CompoundState> {
         self.phase == CompoundPhase::Deferred(DeferReason::Brief)
     }
 
-    fn answer(&self) -> Option<GetattrWait> {
+    fn getattr_wait(&self) -> Option<GetattrWait> {
         if let CompoundPhase::Deferred(DeferReason::Holder(wait)) = self.phase { Some(wait) } else { None }
     }
 

@@ -205,7 +205,7 @@ impl Fuse {
         move || demand(&mounts, MountChange::End)
     }
 
-    /// Has the kernel forget the file, which nobody may have open. The last one may be closing it.
+    /// Makes the kernel forget the file, which must not be open. A close may still be in progress.
     pub(crate) fn forget(&self) {
         while self.behaviour.known.load(SeqCst) > 0 {
             demand(&self.mounts, MountChange::Forget);
@@ -223,7 +223,7 @@ impl Drop for Fuse {
     }
 }
 
-/// Has the mount changed, and waits until it is.
+/// Requests a change of the mount, and waits until it is made.
 fn demand(mounts: &mpsc::Sender<MountRequest>, what: MountChange) {
     let (done, wait) = mpsc::channel();
     if mounts.send(MountRequest { what, done }).is_ok() {

@@ -33,7 +33,7 @@ fn limitations(fuse: &Fuse) -> Vec<Limitation> {
     LocalBackend::open(fuse.path(), &LocalOptions::default()).unwrap().limitations().to_vec()
 }
 
-/// Has a client open the file; returns its filehandle and the stateid.
+/// Opens the file for a client; returns its filehandle and the stateid.
 fn open_file(client: &mut Client<'_>) -> (Vec<u8>, Stateid4) {
     let reply = client.at("foreign", vec![open(NAME, 3), getfh()]).ok();
     (reply.fh(0), reply.opened().stateid)

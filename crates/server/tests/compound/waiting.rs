@@ -492,7 +492,7 @@ fn getattr_waits_for_the_attributes_of_the_delegation_holder() // RFC 8881 secti
     let mut pair = Pair::new(&server);
     pair.delegate(3);
     let waiting = try_getattr(&mut pair).waits();
-    let wait = waiting.suspended.answer().expect("it waits for an answer");
+    let wait = waiting.suspended.getattr_wait().expect("it waits for an answer");
     let asked = pair.wire.one();
     assert!(server.nfs.getattr_pending(wait));
     let says = AttributeValues { change: Some(77), size: Some(12), ..Default::default() };
@@ -514,7 +514,7 @@ fn getattr_gets_delay_while_the_delegation_holder_does_not_answer() {
     let mut pair = Pair::new(&server);
     let (stateid, _) = pair.delegate(3);
     let waiting = try_getattr(&mut pair).waits();
-    let wait = waiting.suspended.answer().expect("it waits for an answer");
+    let wait = waiting.suspended.getattr_wait().expect("it waits for an answer");
     let asked = pair.wire.one();
     assert_eq!(waiting.resume(&pair.b).status, NFS4ERR_DELAY, "its time is up");
     assert!(server.nfs.getattr_pending(wait), "but the answer would still be its");
@@ -544,7 +544,7 @@ fn parked_calls_resume_when_the_holder_answers() // RFC 8881 section 10.4.3
     c.sequence += 1;
     let ops = vec![put(&pair.fh), getattr(&[FATTR4_SIZE])];
     let late = try_on(&c, 0, c.sequence, ops).waits();
-    let [first_wait, late_wait] = [&first, &late].map(|waiting| waiting.suspended.answer().unwrap());
+    let [first_wait, late_wait] = [&first, &late].map(|waiting| waiting.suspended.getattr_wait().unwrap());
     let says = |size| AttributeValues { change: Some(77), size: Some(size), ..Default::default() };
     server.answer_attributes(pair.a.now, &asked, says(12));
     assert_eq!(woken.load(Ordering::SeqCst), 1);

@@ -1,10 +1,10 @@
 //! Data: a block of a file with one writer holds its last write. After a crash, it may hold an
 //! earlier one, but none before the last write that was known to be on stable storage.
 
-use crate::disk::Disk;
+use crate::contents::{BLOCK, BLOCKS, id_of};
+use crate::disk::SimDisk;
 use crate::history::{History, Violation, WriteOp};
 use crate::trace::{digest, line};
-use crate::work::data::{BLOCK, BLOCKS, id_of};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ struct Seen {
 }
 
 /// Checks all reads, and the disk.
-pub(super) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
+pub(super) fn check(history: &History, disk: &SimDisk) -> Vec<Violation> {
     let mut writes: BTreeMap<(u64, usize), Vec<&WriteOp>> = BTreeMap::new();
     for write in &history.writes {
         let (start, count) = write.blocks;
@@ -38,7 +38,7 @@ pub(super) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
 }
 
 /// Reads the files of the writers at the end. A missing file counts as empty.
-fn on_disk(disk: &Disk, writes: &BTreeMap<(u64, usize), Vec<&WriteOp>>) -> Vec<Seen> {
+fn on_disk(disk: &SimDisk, writes: &BTreeMap<(u64, usize), Vec<&WriteOp>>) -> Vec<Seen> {
     let mut seen = Vec::new();
     for (host, life) in (0..16).flat_map(|host| (0..16).map(move |life| (host, life))) {
         let path = format!("d/f{host}-{life}");

@@ -1,13 +1,13 @@
 //! Lock exclusion: two owners are sure of one byte at a time only if both read.
 
-use crate::history::{History, Hold, Violation};
+use crate::history::{History, LockHold, Violation};
 use crate::trace::line;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Checks the locks of each byte.
 pub(super) fn check(history: &History) -> Vec<Violation> {
-    let mut bytes: BTreeMap<(u64, usize), Vec<&Hold>> = BTreeMap::new();
+    let mut bytes: BTreeMap<(u64, usize), Vec<&LockHold>> = BTreeMap::new();
     for hold in &history.holds {
         bytes.entry((hold.file, hold.cell)).or_default().push(hold);
     }
@@ -31,7 +31,7 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
     violations
 }
 
-fn describe(hold: &Hold) -> String {
+fn describe(hold: &LockHold) -> String {
     let kind = if hold.write { "writing" } else { "reading" };
     let until = hold.until.map_or("the end".to_owned(), |until| format!("{:.6}", until.as_secs_f64()));
     line(hold.from, format_args!("{:?} has the byte locked for {kind}, until {until}", hold.owner))

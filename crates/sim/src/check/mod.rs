@@ -6,11 +6,11 @@ mod names;
 mod records;
 mod shares;
 
-use crate::disk::Disk;
+use crate::disk::SimDisk;
 use crate::history::{History, Violation};
 
 /// Returns all violations of a run.
-pub(crate) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
+pub(crate) fn check(history: &History, disk: &SimDisk) -> Vec<Violation> {
     let mut violations = history.complaints.clone();
     violations.extend(names::check(history, disk));
     violations.extend(data::check(history, disk));

@@ -4,7 +4,7 @@
 //! A power failure may undo the last changes of a name, but none before the last acknowledged one,
 //! since a reply leaves only after a sync of its directory.
 
-use crate::disk::Disk;
+use crate::disk::SimDisk;
 use crate::history::{Act, History, NameOp, Violation};
 use crate::trace::line;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,13 +18,13 @@ type Held = Option<u64>;
 
 /// A possible state of a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Way {
+struct NameState {
     held: Held,
     /// The objects before each change that a power failure may still undo, sorted.
     undo: Vec<Held>,
 }
 
-impl Way {
+impl NameState {
     /// Returns the state after a change without a reply, which may not be on stable storage.
     fn changed(&self, held: Held) -> Self {
         let mut undo = self.undo.clone();
@@ -42,7 +42,7 @@ impl Way {
 }
 
 /// Checks the operations on each name.
-pub(super) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
+pub(super) fn check(history: &History, disk: &SimDisk) -> Vec<Violation> {
     let mut names: BTreeMap<&str, Vec<NameOp>> = BTreeMap::new();
     for op in &history.names {
         // A lookup without a reply proves nothing.
@@ -94,7 +94,7 @@ fn add_power_losses(ops: &mut Vec<NameOp>, path: &str, power_losses: &[Duration]
 
 /// Returns the first operation that fits in no order.
 fn first_stuck(ops: &[NameOp]) -> Option<usize> {
-    let mut held: HashSet<Way> = HashSet::from([Way::default()]);
+    let mut held: HashSet<NameState> = HashSet::from([NameState::default()]);
     let mut start = 0;
     while start < ops.len() {
         let end = section(ops, start);
@@ -122,13 +122,13 @@ fn section(ops: &[NameOp], start: usize) -> usize {
 
 /// Returns the possible states of a name after a section, or the number of operations with a reply
 /// that fit at most.
-fn orders(ops: &[NameOp], before: &HashSet<Way>) -> Result<HashSet<Way>, usize> {
+fn orders(ops: &[NameOp], before: &HashSet<NameState>) -> Result<HashSet<NameState>, usize> {
     let must: u128 = ops.iter().enumerate().filter(|(_, op)| op.done.is_some()).map(|(at, _)| 1 << at).sum();
     let mut after = HashSet::new();
     // A state with more possible undos includes one with fewer.
     let mut seen: HashMap<(u128, Held), Vec<Vec<Held>>> = HashMap::new();
     let mut furthest = 0;
-    let mut open: Vec<(u128, Way)> = before.iter().map(|way| (0, way.clone())).collect();
+    let mut open: Vec<(u128, NameState)> = before.iter().map(|way| (0, way.clone())).collect();
     while let Some((done, way)) = open.pop() {
         let known = seen.entry((done, way.held)).or_default();
         if known.iter().any(|undo| way.undo.iter().all(|held| undo.contains(held))) {
@@ -158,13 +158,13 @@ fn orders(ops: &[NameOp], before: &HashSet<Way>) -> Result<HashSet<Way>, usize> 
 }
 
 /// Returns the states after an operation; none if they contradict its reply.
-fn apply(op: &NameOp, way: &Way) -> Vec<Way> {
+fn apply(op: &NameOp, way: &NameState) -> Vec<NameState> {
     if op.act == Act::PowerLoss {
-        return way.undo.iter().chain([&way.held]).map(|held| Way::stable(*held)).collect();
+        return way.undo.iter().chain([&way.held]).map(|held| NameState::stable(*held)).collect();
     }
     let next = held_after(op, way.held).map(|held| match op.done {
         // Its sync has put all earlier changes on stable storage as well.
-        Some(true) if op.act != Act::Look => Way::stable(held),
+        Some(true) if op.act != Act::Look => NameState::stable(held),
         _ => way.changed(held),
     });
     next.into_iter().collect()

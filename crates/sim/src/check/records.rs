@@ -1,13 +1,13 @@
 //! Records appended under a lock: an acknowledged one is in the file once, any other at most once.
 
-use crate::disk::Disk;
+use crate::disk::SimDisk;
 use crate::history::{Append, History, Violation};
 use crate::trace::line;
 use crate::work::appends::records;
 use std::collections::BTreeMap;
 
 /// Checks the file of records as it is at the end.
-pub(super) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
+pub(super) fn check(history: &History, disk: &SimDisk) -> Vec<Violation> {
     let content = disk.read("a/log").unwrap_or_default();
     let mut found: BTreeMap<u64, usize> = BTreeMap::new();
     let mut violations = Vec::new();

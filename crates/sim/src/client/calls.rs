@@ -2,7 +2,7 @@
 //! 2.10.6).
 
 use super::security::{OpenedReply, SimCall};
-use super::{Client, Op, Phase, Slot};
+use super::{Client, ClientSlot, Op, Phase};
 use crate::trace::digest;
 use nfs4::{Compound4Res, Getfh4Res, NfsArgop4, NfsOpnum4, NfsResop4, Nfsstat4, Sequence4Args, Sequence4Res};
 use xdr::{Decode, Decoder};
@@ -13,14 +13,14 @@ pub(crate) struct Lost;
 
 /// The results of a COMPOUND.
 #[derive(Clone, Debug)]
-pub(crate) struct Reply {
+pub(crate) struct CompoundReply {
     /// The status of the last operation.
     pub status: Nfsstat4,
     /// The results of all operations.
     pub results: Vec<NfsResop4<'static>>,
 }
 
-impl Reply {
+impl CompoundReply {
     /// Decodes the results of a COMPOUND.
     pub(crate) fn parse(results: &[u8]) -> Option<Self> {
         let results = Compound4Res::decode(&mut Decoder::new(results)).ok()?.into_owned();
@@ -37,7 +37,7 @@ impl Reply {
 }
 
 /// The meaning of a SEQUENCE result.
-enum Verdict {
+enum SequenceVerdict {
     Done,
     Again,
     Broken,
@@ -49,7 +49,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails if the session is lost before the reply arrives.
-    pub(crate) async fn call(&self, operations: Vec<Op>, cached: bool) -> Result<Reply, Lost> {
+    pub(crate) async fn call(&self, operations: Vec<Op>, cached: bool) -> Result<CompoundReply, Lost> {
         let free = || {
             let state = self.state.borrow();
             state.phase == Phase::Ready && state.slots.iter().any(|slot| !slot.busy)
@@ -62,7 +62,11 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::call`].
-    pub(crate) async fn run(&self, cached: bool, operations: impl Fn() -> Vec<Op>) -> Result<Reply, Lost> {
+    pub(crate) async fn run(
+        &self,
+        cached: bool,
+        operations: impl Fn() -> Vec<Op>,
+    ) -> Result<CompoundReply, Lost> {
         loop {
             let reply = self.call(operations(), cached).await?;
             if !matches!(reply.status, Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE) {
@@ -79,7 +83,7 @@ impl Client {
     }
 
     /// Makes a call without waiting for the end of reclaims.
-    pub(super) async fn call_now(&self, operations: Vec<Op>, cached: bool) -> Result<Reply, Lost> {
+    pub(super) async fn call_now(&self, operations: Vec<Op>, cached: bool) -> Result<CompoundReply, Lost> {
         let (id, sequence, session, highest) = {
             let mut state = self.state.borrow_mut();
             let Some(id) = state.slots.iter().position(|slot| !slot.busy) else { return Err(Lost) };
@@ -105,13 +109,13 @@ impl Client {
         if state.session == session
             && let Some(slot) = state.slots.get_mut(id)
         {
-            *slot = Slot { sequence, busy: false };
+            *slot = ClientSlot { sequence, busy: false };
         }
         result
     }
 
     /// Sends a call until it has a reply.
-    async fn repeat(&self, operations: &[Op], cached: bool) -> Result<Reply, Lost> {
+    async fn repeat(&self, operations: &[Op], cached: bool) -> Result<CompoundReply, Lost> {
         let xid = self.world.xid();
         let call = SimCall::new(xid, 1, operations);
         let (called, clientid) = (self.world.now(), self.state.borrow().clientid);
@@ -121,13 +125,13 @@ impl Client {
                 return Err(Lost);
             };
             match self.judge(&reply, cached) {
-                Verdict::Again => self.pause(20, 400).await,
-                Verdict::Broken => {
+                SequenceVerdict::Again => self.pause(20, 400).await,
+                SequenceVerdict::Broken => {
                     self.lose_session();
                     return Err(Lost);
                 }
-                Verdict::Uncached => return Err(Lost),
-                Verdict::Done => {
+                SequenceVerdict::Uncached => return Err(Lost),
+                SequenceVerdict::Done => {
                     let mut state = self.state.borrow_mut();
                     state.renewed = state.renewed.max(called);
                     drop(state);
@@ -158,7 +162,7 @@ impl Client {
 
     /// Sends a call over one connection after the other until there is a reply, or `ends` returns
     /// true.
-    pub(super) async fn send(&self, call: &SimCall, ends: impl Fn() -> bool) -> Option<Reply> {
+    pub(super) async fn send(&self, call: &SimCall, ends: impl Fn() -> bool) -> Option<CompoundReply> {
         loop {
             if ends() {
                 return None;
@@ -173,7 +177,7 @@ impl Client {
             };
             let reply = match self.receive(&sent, &record) {
                 OpenedReply::ContextGone => continue,
-                OpenedReply::Results(results) => Reply::parse(&results),
+                OpenedReply::Results(results) => CompoundReply::parse(&results),
                 OpenedReply::Wrong => None,
             };
             if reply.is_none() {
@@ -214,27 +218,27 @@ impl Client {
         Some(connection)
     }
 
-    fn judge(&self, reply: &Reply, cached: bool) -> Verdict {
+    fn judge(&self, reply: &CompoundReply, cached: bool) -> SequenceVerdict {
         let status = match reply.results.first() {
             Some(NfsResop4::OP_SEQUENCE(result)) => result.discriminant(),
             _ => reply.status,
         };
         match status {
-            Nfsstat4::NFS4_OK => Verdict::Done,
-            Nfsstat4::NFS4ERR_DELAY => Verdict::Again,
-            Nfsstat4::NFS4ERR_BADSESSION | Nfsstat4::NFS4ERR_DEADSESSION => Verdict::Broken,
-            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP if !cached => Verdict::Uncached,
+            Nfsstat4::NFS4_OK => SequenceVerdict::Done,
+            Nfsstat4::NFS4ERR_DELAY => SequenceVerdict::Again,
+            Nfsstat4::NFS4ERR_BADSESSION | Nfsstat4::NFS4ERR_DEADSESSION => SequenceVerdict::Broken,
+            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP if !cached => SequenceVerdict::Uncached,
             other => {
                 let detail = format!("client {}: SEQUENCE answers {}", self.host, other.name());
                 let now = self.world.now();
                 self.world.lock().history.complain("a correct client keeps its slots", detail, now);
-                Verdict::Broken
+                SequenceVerdict::Broken
             }
         }
     }
 
     /// Makes a call of one operation without a session.
-    pub(super) async fn sessionless(&self, operation: Op) -> Option<Reply> {
+    pub(super) async fn sessionless(&self, operation: Op) -> Option<CompoundReply> {
         let xid = self.world.xid();
         let operations = [operation];
         self.world.note(format_args!("client {} calls {xid}: {}", self.host, names(&operations)));

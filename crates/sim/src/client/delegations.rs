@@ -1,7 +1,7 @@
 //! Delegations of a client: granted with an OPEN, recalled, returned and reclaimed (RFC 8881
 //! sections 10.2 and 10.4).
 
-use super::{Client, Lost, Op, Open, put};
+use super::{Client, ClientOpen, Lost, Op, put};
 use crate::history::DelegationHold;
 use crate::mutation::Mutation;
 use nfs4::*;
@@ -31,7 +31,7 @@ pub(super) struct ClientDelegation {
 
 impl Client {
     /// Notes the delegation in the reply to an OPEN.
-    pub(super) fn granted(&self, open: &Open, delegation: &OpenDelegation4<'_>) {
+    pub(super) fn granted(&self, open: &ClientOpen, delegation: &OpenDelegation4<'_>) {
         let Some((stateid, write, recall)) = parts(delegation) else { return };
         if self.state.borrow().returned.contains(&stateid) {
             return;
@@ -82,7 +82,7 @@ impl Client {
     }
 
     /// Notes the delegation that was reclaimed with an open. Before, the server did not know it.
-    pub(super) fn reclaimed(&self, open: &Open, delegation: &OpenDelegation4<'_>) {
+    pub(super) fn reclaimed(&self, open: &ClientOpen, delegation: &OpenDelegation4<'_>) {
         let mut state = self.state.borrow_mut();
         let clientid = state.clientid;
         let Some((stateid, write, recall)) = parts(delegation) else { return };

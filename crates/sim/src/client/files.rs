@@ -1,7 +1,7 @@
 //! Open files and their locks, with the state that a client needs to reclaim them.
 
 use super::locked::{CELLS, LockedBytes, held_until};
-use super::{Client, Creates, Lost, Op, Phase, Reservation, at, open, put, reclaim};
+use super::{Client, Creates, LockClaim, Lost, Op, Phase, Reservation, at, lock_range, open, put, reclaim};
 use crate::history::ShareHold;
 use crate::world::Inner;
 use nfs4::*;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// An open file of one worker.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct ClientOpen {
     /// Its number among the client's opens.
     pub(super) id: u64,
     /// The hash of the file's path.
@@ -36,7 +36,7 @@ pub(crate) struct Open {
     pub lost: bool,
 }
 
-impl Open {
+impl ClientOpen {
     fn name(&self) -> Vec<u8> {
         format!("{:?}", self.owner).into_bytes()
     }
@@ -59,7 +59,7 @@ impl Open {
     }
 
     /// Makes the operations that lock a range.
-    pub(super) fn lock_operations(&self, write: bool, reclaim: bool, start: usize, length: usize) -> Vec<Op> {
+    pub(super) fn lock_operations(&self, range: (bool, usize, usize), claim: LockClaim) -> Vec<Op> {
         let locker = match self.locker {
             Some(lock_stateid) => Locker4::FALSE(ExistLockOwner4 { lock_stateid, lock_seqid: 0 }),
             None => Locker4::TRUE(OpenToLockOwner4 {
@@ -69,9 +69,7 @@ impl Open {
                 lock_owner: StateOwner4 { clientid: 0, owner: self.name().into() },
             }),
         };
-        let locktype = if write { NfsLockType4::WRITE_LT } else { NfsLockType4::READ_LT };
-        let (offset, length) = (start as u64, length as u64);
-        vec![put(&self.handle), NfsArgop4::OP_LOCK(Lock4Args { locktype, reclaim, offset, length, locker })]
+        vec![put(&self.handle), lock_range(range, claim, locker)]
     }
 
     /// Notes that the open and its locks are lost. The client could be sure of them up to `until`.
@@ -93,7 +91,7 @@ impl Client {
         directory: &str,
         name: &str,
         worker: usize,
-    ) -> Result<Rc<RefCell<Open>>, Lost> {
+    ) -> Result<Rc<RefCell<ClientOpen>>, Lost> {
         self.open_as(directory, name, worker, Reservation::PLAIN).await?.ok_or_else(|| {
             self.complain("a file without a deny can be opened", Nfsstat4::NFS4ERR_SHARE_DENIED);
             Lost
@@ -110,7 +108,7 @@ impl Client {
         name: &str,
         worker: usize,
         reservation: Reservation,
-    ) -> Result<Option<Rc<RefCell<Open>>>, Lost> {
+    ) -> Result<Option<Rc<RefCell<ClientOpen>>>, Lost> {
         let owner = (self.host, self.life, worker);
         let label = format!("{owner:?}").into_bytes();
         let reply = self
@@ -150,8 +148,19 @@ impl Client {
             state.next_open
         };
         let (closing, lost) = (false, false);
-        let open =
-            Open { id, file, owner, handle, stateid, locker, locked, reservation, share, closing, lost };
+        let open = ClientOpen {
+            id,
+            file,
+            owner,
+            handle,
+            stateid,
+            locker,
+            locked,
+            reservation,
+            share,
+            closing,
+            lost,
+        };
         self.granted(&open, delegation);
         let open = Rc::new(RefCell::new(open));
         self.state.borrow_mut().opens.insert(id, open.clone());
@@ -172,10 +181,10 @@ impl Client {
     /// Fails if the session is lost.
     pub(crate) async fn with(
         &self,
-        open: &Rc<RefCell<Open>>,
+        open: &Rc<RefCell<ClientOpen>>,
         cached: bool,
-        operations: impl Fn(&Open) -> Vec<Op>,
-    ) -> Result<Option<super::Reply>, Lost> {
+        operations: impl Fn(&ClientOpen) -> Vec<Op>,
+    ) -> Result<Option<super::CompoundReply>, Lost> {
         loop {
             // The stateid changes with a restart.
             self.world.until(|| self.state.borrow().phase == Phase::Ready).await;
@@ -213,7 +222,7 @@ impl Client {
     }
 
     /// Unlocks and closes a file, with as many attempts as it takes.
-    pub(crate) async fn close(&self, open: Rc<RefCell<Open>>) {
+    pub(crate) async fn close(&self, open: Rc<RefCell<ClientOpen>>) {
         self.unlock(&open, 0, CELLS).await;
         {
             let mut inner = self.world.lock();
@@ -223,7 +232,7 @@ impl Client {
             open.closing = true;
         }
         loop {
-            let operations = |open: &Open| {
+            let operations = |open: &ClientOpen| {
                 let close = Close4Args { seqid: 0, open_stateid: open.stateid };
                 vec![put(&open.handle), NfsArgop4::OP_CLOSE(close)]
             };
@@ -247,7 +256,7 @@ impl Client {
     /// Fails if the session is lost; the outcome is unknown.
     pub(crate) async fn lock(
         &self,
-        open: &Rc<RefCell<Open>>,
+        open: &Rc<RefCell<ClientOpen>>,
         write: bool,
         start: usize,
         length: usize,
@@ -258,8 +267,9 @@ impl Client {
             let until = self.sure_until(&inner);
             open.borrow_mut().locked.downgrade(&mut inner, range.clone(), until);
         }
-        let reply =
-            self.with(open, true, |open| open.lock_operations(write, false, start, range.len())).await;
+        let reply = self
+            .with(open, true, |open| open.lock_operations((write, start, range.len()), LockClaim::New))
+            .await;
         let done = match reply.as_ref().map(|reply| reply.as_ref().and_then(|reply| reply.results.last())) {
             Ok(Some(NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(ok)))) => Some(ok.lock_stateid),
             Ok(Some(NfsResop4::OP_LOCK(Lock4Res::NFS4ERR_DENIED(_)))) | Ok(None) => None,
@@ -289,7 +299,7 @@ impl Client {
     }
 
     /// Unlocks bytes, with as many attempts as it takes.
-    pub(crate) async fn unlock(&self, open: &Rc<RefCell<Open>>, start: usize, length: usize) {
+    pub(crate) async fn unlock(&self, open: &Rc<RefCell<ClientOpen>>, start: usize, length: usize) {
         let range = start..(start + length).min(CELLS);
         let called = self.world.now();
         let mut released = {
@@ -301,7 +311,7 @@ impl Client {
             if open.borrow().locker.is_none() {
                 break;
             }
-            let operations = |open: &Open| {
+            let operations = |open: &ClientOpen| {
                 let unlock = open.locker.map(|stateid| unlock(stateid, start, range.len()));
                 [put(&open.handle)].into_iter().chain(unlock).collect()
             };

@@ -1,6 +1,6 @@
 //! The locked bytes of an open file, as their owner and the history know them.
 
-use crate::history::Hold;
+use crate::history::LockHold;
 use crate::world::Inner;
 use std::ops::Range;
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl LockedBytes {
             self.release(inner, cell, until);
             self.kinds[cell] = Some(write);
             self.holds[cell] = Some(inner.history.holds.len());
-            inner.history.holds.push(Hold { owner, file, cell, write, from, until: None });
+            inner.history.holds.push(LockHold { owner, file, cell, write, from, until: None });
         }
     }
 

@@ -1,6 +1,6 @@
 //! The encoding of calls, and operations with the arguments that the simulation uses.
 
-use super::Reply;
+use super::CompoundReply;
 use crate::kerberos;
 use nfs4::*;
 use rpc::{AuthSys, CallHeader, OpaqueAuth};
@@ -123,6 +123,27 @@ impl Reservation {
     pub(crate) const V40: Self = Self { access: OPEN4_SHARE_ACCESS_BOTH, deny: OPEN4_SHARE_DENY_NONE };
 }
 
+/// The purpose of a LOCK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockClaim {
+    /// A lock that the owner does not have yet.
+    New,
+    /// A lock from before the server's restart.
+    Reclaim,
+}
+
+/// Makes LOCK of a range (RFC 8881 section 18.10): whether it is for writing, the first byte, and
+/// the number of bytes.
+pub(crate) fn lock_range(
+    (write, start, length): (bool, usize, usize),
+    claim: LockClaim,
+    locker: Locker4<'static>,
+) -> Op {
+    let locktype = if write { NfsLockType4::WRITE_LT } else { NfsLockType4::READ_LT };
+    let (reclaim, offset, length) = (claim == LockClaim::Reclaim, start as u64, length as u64);
+    NfsArgop4::OP_LOCK(Lock4Args { locktype, reclaim, offset, length, locker })
+}
+
 /// Makes OPEN of a name (RFC 8881 section 18.16).
 pub(crate) fn open(name: &str, owner: &[u8], creates: Creates, reservation: Reservation) -> Op {
     NfsArgop4::OP_OPEN(open_of(name, owner, creates, reservation))
@@ -215,7 +236,7 @@ pub(crate) fn commit() -> Op {
 }
 
 /// Returns the size in the result of GETATTR, the last operation of a reply.
-pub(crate) fn size_of(reply: &Reply) -> Option<u64> {
+pub(crate) fn size_of(reply: &CompoundReply) -> Option<u64> {
     match reply.results.last() {
         Some(NfsResop4::OP_GETATTR(Getattr4Res::NFS4_OK(ok))) => {
             decode_fattr4(&ok.obj_attributes, Purpose::Learn, &attributes::KNOWN).ok()?.size

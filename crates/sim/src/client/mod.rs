@@ -11,15 +11,15 @@ mod recover;
 mod security;
 mod v40;
 
-pub(crate) use calls::{Lost, Reply};
-pub(crate) use files::Open;
+pub(crate) use calls::{CompoundReply, Lost};
+pub(crate) use files::ClientOpen;
 pub(crate) use locked::CELLS;
 pub(crate) use messages::*;
 pub(crate) use v40::{Opened40, SimClient40};
 
 use crate::plan::LEASE;
 use crate::rng::Rng;
-use crate::world::World;
+use crate::world::SimWorld;
 use callback_security::SessionCallbacks;
 use delegations::ClientDelegation;
 use nfs4::{Sessionid4, Stateid4};
@@ -44,16 +44,16 @@ enum Phase {
 
 /// A slot of the session.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct ClientSlot {
     sequence: u32,
     busy: bool,
 }
 
 #[derive(Default)]
-struct State {
+struct HostState {
     phase: Phase,
     session: Sessionid4,
-    slots: Vec<Slot>,
+    slots: Vec<ClientSlot>,
     in_flight: usize,
     links: Vec<Option<u64>>,
     /// The security context of the next calls.
@@ -69,7 +69,7 @@ struct State {
     renewed: Duration,
     /// The same when the session was lost.
     held_until_then: Duration,
-    opens: BTreeMap<u64, Rc<RefCell<Open>>>,
+    opens: BTreeMap<u64, Rc<RefCell<ClientOpen>>>,
     next_open: u64,
     delegations: Vec<ClientDelegation>,
     /// Delegations to return, with the filehandles of their files.
@@ -86,21 +86,21 @@ struct State {
 /// A client, from one restart of its machine to the next.
 pub(crate) struct Client {
     /// The world of the client.
-    pub world: World,
+    pub world: SimWorld,
     /// The number of the client.
     pub host: usize,
     /// The number of its machine's restarts.
     pub life: u32,
-    state: RefCell<State>,
+    state: RefCell<HostState>,
     rng: RefCell<Rng>,
 }
 
 impl Client {
     /// Makes a client without a session.
-    pub(crate) fn new(world: &World, host: usize, life: u32) -> Rc<Self> {
+    pub(crate) fn new(world: &SimWorld, host: usize, life: u32) -> Rc<Self> {
         let rng = world.lock().rng.split();
         let links = vec![None; world.lock().plan.connections];
-        let state = State { links, ..State::default() };
+        let state = HostState { links, ..HostState::default() };
         Rc::new(Self { world: world.clone(), host, life, state: state.into(), rng: rng.into() })
     }
 

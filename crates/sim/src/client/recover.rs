@@ -1,7 +1,7 @@
 //! New sessions after lost ones, and the reclaim of state (RFC 8881 sections 8.4 and 8.5).
 
 use super::messages::{create_session, exchange_id};
-use super::{Client, Lost, Open, Phase, Slot};
+use super::{Client, ClientOpen, ClientSlot, LockClaim, Lost, Phase};
 use crate::plan::GRACE;
 use nfs4::*;
 use std::cell::RefCell;
@@ -79,7 +79,7 @@ impl Client {
         let mut state = self.state.borrow_mut();
         state.session = ok.csr_sessionid;
         state.callbacks = callbacks;
-        state.slots = vec![Slot::default(); ok.csr_fore_chan_attrs.ca_maxrequests as usize];
+        state.slots = vec![ClientSlot::default(); ok.csr_fore_chan_attrs.ca_maxrequests as usize];
         true
     }
 
@@ -95,7 +95,7 @@ impl Client {
 
     /// Reclaims opens and locks, and sends RECLAIM_COMPLETE.
     async fn reclaim(&self) -> Result<(), Lost> {
-        let opens: Vec<Rc<RefCell<Open>>> = self.state.borrow().opens.values().cloned().collect();
+        let opens: Vec<Rc<RefCell<ClientOpen>>> = self.state.borrow().opens.values().cloned().collect();
         for open in opens {
             if open.borrow().closing {
                 let mut inner = self.world.lock();
@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    async fn reclaim_one(&self, open: &Rc<RefCell<Open>>) -> Result<(), Lost> {
+    async fn reclaim_one(&self, open: &Rc<RefCell<ClientOpen>>) -> Result<(), Lost> {
         loop {
             let id = open.borrow().id;
             let operations = open.borrow().reclaim_open(self.delegation_type(id));
@@ -142,9 +142,9 @@ impl Client {
         }
         let ranges = open.borrow().locked.ranges();
         open.borrow_mut().forget_locker();
-        for (write, start, length) in ranges {
+        for range in ranges {
             loop {
-                let operations = open.borrow().lock_operations(write, true, start, length);
+                let operations = open.borrow().lock_operations(range, LockClaim::Reclaim);
                 let reply = self.call_now(operations, true).await?;
                 match reply.results.last() {
                     Some(NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(ok))) => {
@@ -163,7 +163,7 @@ impl Client {
     }
 
     /// Gives up an open that the server refuses to reclaim.
-    fn not_reclaimed(&self, open: &Rc<RefCell<Open>>, detail: &str, status: Nfsstat4) {
+    fn not_reclaimed(&self, open: &Rc<RefCell<ClientOpen>>, detail: &str, status: Nfsstat4) {
         let (now, renewed) = (self.world.now(), self.state.borrow().held_until_then);
         self.refused(open.borrow().file, renewed, detail, status);
         let mut inner = self.world.lock();

@@ -3,8 +3,8 @@
 use super::gateway::{ClusterParts, GatewayProcess};
 use super::holds::{Claim, Holds};
 use crate::client::{
-    CELLS, Creates, Lost, Op, Reply, Reservation, arguments, at, create_session, exchange_id, open, put,
-    read, reclaim, sys_call, write,
+    CELLS, CompoundReply, Creates, LockClaim, Lost, Op, Reservation, arguments, at, create_session,
+    exchange_id, lock_range, open, put, read, reclaim, sys_call, write,
 };
 use crate::plan::LEASE;
 use nfs4::*;
@@ -127,7 +127,7 @@ impl SimClient {
     }
 
     /// Sends a call until there is a reply.
-    async fn send(&self, operations: &[Op]) -> Reply {
+    async fn send(&self, operations: &[Op]) -> CompoundReply {
         let xid = self.xid.get() + 1;
         self.xid.set(xid);
         let record = sys_call(self.host, xid, &arguments(1, operations));
@@ -142,7 +142,7 @@ impl SimClient {
     }
 
     /// Sends a call once, to a process that has the gateway's address.
-    async fn exchange(&self, record: Vec<u8>) -> Option<Reply> {
+    async fn exchange(&self, record: Vec<u8>) -> Option<CompoundReply> {
         let world = self.shared.world.clone();
         if world.now() < self.cut_until.get() && !world.lock().calm {
             return None;
@@ -170,7 +170,7 @@ impl SimClient {
         world.wait(REPLY_TIME_MAX, || slot.borrow().is_some()).await;
         let record = slot.borrow_mut().take()?;
         let ReplyHeader::Accepted { results_at, .. } = ReplyHeader::parse(&record).ok()? else { return None };
-        Reply::parse(record.get(results_at..)?)
+        CompoundReply::parse(record.get(results_at..)?)
     }
 
     /// Returns the processes that have the address of the client's gateway in the eyes of some.
@@ -182,7 +182,7 @@ impl SimClient {
     }
 
     /// Makes a call in the session.
-    async fn call(&self, operations: Vec<Op>) -> Result<Reply, Lost> {
+    async fn call(&self, operations: Vec<Op>) -> Result<CompoundReply, Lost> {
         let Some(session) = self.session.get() else { return Err(Lost) };
         let sequence = self.sequence.get() + 1;
         let first = NfsArgop4::OP_SEQUENCE(Sequence4Args {
@@ -291,7 +291,8 @@ impl SimClient {
         };
         let (stateid, mut lock) = (opened.stateid, None);
         if open.lock.is_some() && open.hold.is_some() {
-            let reply = self.patient(|| self.lock_operations(&open.handle, stateid, true)).await?;
+            let reply =
+                self.patient(|| self.lock_operations(&open.handle, stateid, LockClaim::Reclaim)).await?;
             let Some(NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(locked))) = reply.results.last() else {
                 return Ok(Some(reply.status));
             };
@@ -303,7 +304,7 @@ impl SimClient {
     }
 
     /// Makes a call until it has another answer than NFS4ERR_DELAY.
-    async fn patient(&self, operations: impl Fn() -> Vec<Op>) -> Result<Reply, Lost> {
+    async fn patient(&self, operations: impl Fn() -> Vec<Op>) -> Result<CompoundReply, Lost> {
         loop {
             let reply = self.call(operations()).await?;
             if reply.status != Nfsstat4::NFS4ERR_DELAY {
@@ -341,16 +342,14 @@ impl SimClient {
         Reservation { deny, ..Reservation::PLAIN }
     }
 
-    fn lock_operations(&self, handle: &[u8], open_stateid: Stateid4, reclaim: bool) -> Vec<Op> {
+    fn lock_operations(&self, handle: &[u8], open_stateid: Stateid4, claim: LockClaim) -> Vec<Op> {
         let locker = Locker4::TRUE(OpenToLockOwner4 {
             open_seqid: 0,
             open_stateid,
             lock_seqid: 0,
             lock_owner: StateOwner4 { clientid: 0, owner: self.owner().into() },
         });
-        let (offset, length) = (0, CELLS as u64);
-        let locktype = NfsLockType4::WRITE_LT;
-        vec![put(handle), NfsArgop4::OP_LOCK(Lock4Args { locktype, reclaim, offset, length, locker })]
+        vec![put(handle), lock_range((true, 0, CELLS), claim, locker)]
     }
 
     /// Opens and locks a file if none is held, counts in it for a while, and releases it.
@@ -412,7 +411,7 @@ impl SimClient {
     async fn acquire_lock(&self) -> Result<bool, Lost> {
         let Some(open) = self.open.borrow().clone() else { return Ok(false) };
         for _ in 0..ATTEMPTS_MAX {
-            let reply = self.call(self.lock_operations(&open.handle, open.stateid, false)).await?;
+            let reply = self.call(self.lock_operations(&open.handle, open.stateid, LockClaim::New)).await?;
             if let Some(NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(ok))) = reply.results.last() {
                 let hold = Some(self.claim(open.file));
                 *self.open.borrow_mut() = Some(HeldFile { lock: Some(ok.lock_stateid), hold, ..open });

@@ -6,7 +6,7 @@ use super::mount::{GatewayMount, MountSession};
 use super::records::GatewayRecords;
 use super::storage::SimStorage;
 use super::world::{ClusterWorld, Process, RequestOrder};
-use crate::machine::{Out, Running};
+use crate::machine::{Out, RunningMachine};
 use crate::plan;
 use rpc::ConnectionId;
 use runtime::{Builder, Deterministic, Request, housekeeping};
@@ -55,7 +55,7 @@ pub(super) struct GatewayProcess {
     pub(super) host: String,
     pub(super) records: GatewayRecords,
     pub(super) started: Duration,
-    pub(super) running: RefCell<Option<Running>>,
+    pub(super) running: RefCell<Option<RunningMachine>>,
     pub(super) session: RefCell<Option<Arc<MountSession>>>,
     /// Whether a notification has come.
     pub(super) notified: Cell<bool>,
@@ -130,7 +130,7 @@ impl GatewayProcess {
         let service = builder.service(&executor);
         service.answer_until(Some(Duration::ZERO));
         service.server().engine().enforce_grace(self.shared.fault != ClusterFault::EnforcesNever);
-        *self.running.borrow_mut() = Some(Running::of(service, executor, exports.clone()));
+        *self.running.borrow_mut() = Some(RunningMachine::of(service, executor, exports.clone()));
         *self.session.borrow_mut() = Some(session);
         let gateway = self.clone();
         self.shared.world.spawn(self.process, async move {

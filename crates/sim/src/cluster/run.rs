@@ -8,7 +8,7 @@ use super::storage::SimStorage;
 use super::world::{ClusterWorld, ProcessTasks};
 use crate::history::Violation;
 use crate::rng::Rng;
-use crate::trace::line;
+use crate::trace::{TraceDetail, line};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -47,8 +47,8 @@ pub struct ClusterOutcome {
 }
 
 /// Plays a seed with two or three gateways. A panic counts as a violation.
-pub fn run_cluster(seed: u64, fault: ClusterFault, keeps_trace: bool) -> ClusterOutcome {
-    let play = || play(seed, fault, keeps_trace);
+pub fn run_cluster(seed: u64, fault: ClusterFault, detail: TraceDetail) -> ClusterOutcome {
+    let play = || play(seed, fault, detail);
     catch_unwind(AssertUnwindSafe(play)).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown kind");
@@ -68,11 +68,11 @@ struct Play {
     clients: Vec<Rc<SimClient>>,
 }
 
-fn play(seed: u64, fault: ClusterFault, keeps_trace: bool) -> ClusterOutcome {
+fn play(seed: u64, fault: ClusterFault, detail: TraceDetail) -> ClusterOutcome {
     let mut rng = Rng::new(seed);
     let (members, of_each) = (rng.between(2, 3), rng.between(1, 2));
     let disturbed = Duration::from_secs(rng.between(60, 300) as u64);
-    let world = ClusterWorld::new(rng, keeps_trace);
+    let world = ClusterWorld::new(rng, detail);
     let names: Vec<_> = (0..members).map(super::name).collect();
     let shared = ClusterParts {
         world: world.clone(),

@@ -2,7 +2,7 @@
 
 use crate::history::Violation;
 use crate::rng::Rng;
-use crate::trace::{Trace, line};
+use crate::trace::{Trace, TraceDetail, line};
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -88,7 +88,7 @@ pub(super) struct ClusterWorld {
 }
 
 impl ClusterWorld {
-    pub(super) fn new(rng: Rng, keeps_lines: bool) -> Self {
+    pub(super) fn new(rng: Rng, detail: TraceDetail) -> Self {
         let inner = ClusterInner {
             now: Duration::ZERO,
             order: 0,
@@ -99,7 +99,7 @@ impl ClusterWorld {
             processes: BTreeSet::from([0]),
             next_process: 1,
             rng,
-            trace: Trace::new(keeps_lines),
+            trace: Trace::new(detail),
             recent: VecDeque::new(),
             violations: Vec::new(),
             cuts: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! Records that several clients append to one file, each under a lock of the whole file, as
 //! programs do with a mail folder or a log.
 
-use crate::client::{CELLS, Client, Lost, Open, commit, getattr_size, put, size_of, write};
+use crate::client::{CELLS, Client, ClientOpen, Lost, commit, getattr_size, put, size_of, write};
 use crate::history::Append;
 use nfs4::*;
 use std::cell::RefCell;
@@ -34,7 +34,7 @@ pub(crate) async fn work(client: Rc<Client>) {
     }
 }
 
-async fn append(client: &Rc<Client>, open: &Rc<RefCell<Open>>, id: u64) {
+async fn append(client: &Rc<Client>, open: &Rc<RefCell<ClientOpen>>, id: u64) {
     let mut tries = 0;
     loop {
         match client.lock(open, true, 0, CELLS).await {
@@ -61,17 +61,22 @@ async fn append(client: &Rc<Client>, open: &Rc<RefCell<Open>>, id: u64) {
     client.unlock(open, 0, CELLS).await;
 }
 
-fn is_locked(open: &Rc<RefCell<Open>>) -> bool {
+fn is_locked(open: &Rc<RefCell<ClientOpen>>) -> bool {
     let open = open.borrow();
     !open.lost && open.locked.is_exclusive() && open.locker.is_some()
 }
 
 /// Writes a record and puts it on stable storage, as long as the lock is held.
-async fn put_record(client: &Rc<Client>, open: &Rc<RefCell<Open>>, size: u64, id: u64) -> Result<(), Lost> {
+async fn put_record(
+    client: &Rc<Client>,
+    open: &Rc<RefCell<ClientOpen>>,
+    size: u64,
+    id: u64,
+) -> Result<(), Lost> {
     let unstable = client.draw(|rng| rng.one_in(2));
     let stable = if unstable { StableHow4::UNSTABLE4 } else { StableHow4::FILE_SYNC4 };
     for _ in 0..200 {
-        let operations = |open: &Open| {
+        let operations = |open: &ClientOpen| {
             let stateid = open.locker.unwrap_or(Stateid4::INVALID);
             vec![put(&open.handle), write(stateid, size, record(id), stable)]
         };

@@ -1,29 +1,12 @@
 //! Data: each client writes a file of its own, block by block, and reads the files of others.
 
-use crate::client::{Client, Lost, Open, Reply, commit, put, read, write};
+use crate::client::{Client, ClientOpen, CompoundReply, Lost, commit, put, read, write};
+use crate::contents::{BLOCK, BLOCKS, block, id_of};
 use crate::history::{ReadOp, WriteOp};
 use nfs4::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// Bytes of a block, which the number of its write fills.
-pub(crate) const BLOCK: usize = 64;
-/// Blocks of a file.
-pub(crate) const BLOCKS: usize = 10;
-
-/// Returns the bytes of a block.
-pub(crate) fn block(id: u64) -> Vec<u8> {
-    id.to_be_bytes().repeat(BLOCK / 8)
-}
-
-/// Returns the number of the write that fills a block: 0 for an unwritten block, `None` if there is
-/// no single one.
-pub(crate) fn id_of(bytes: &[u8]) -> Option<u64> {
-    let mut words = bytes.chunks(8).map(|word| word.try_into().ok().map(u64::from_be_bytes));
-    let first = words.next()??;
-    words.all(|word| word == Some(first)).then_some(first)
-}
 
 /// The write verifier of a write without a reply.
 const UNKNOWN: Verifier4 = [0xff; 8];
@@ -32,7 +15,7 @@ const UNKNOWN: Verifier4 = [0xff; 8];
 struct Writer {
     client: Rc<Client>,
     file: u64,
-    open: Rc<RefCell<Open>>,
+    open: Rc<RefCell<ClientOpen>>,
     /// Writes that may not be on stable storage, by block: the place in the history, and the
     /// verifier.
     loose: BTreeMap<usize, (usize, Verifier4)>,
@@ -80,7 +63,7 @@ pub(crate) async fn work(client: Rc<Client>) {
 }
 
 /// Opens a file, with many attempts.
-async fn reopen(client: &Rc<Client>, name: &str) -> Option<Rc<RefCell<Open>>> {
+async fn reopen(client: &Rc<Client>, name: &str) -> Option<Rc<RefCell<ClientOpen>>> {
     for _ in 0..100 {
         if let Ok(open) = client.open("d", name, 1).await {
             return Some(open);
@@ -116,7 +99,7 @@ impl Writer {
         self.loose.extend((start..start + count).map(|block| (block, (at, UNKNOWN))));
         let data = block(op.id).repeat(count);
         loop {
-            let operations = |open: &Open| {
+            let operations = |open: &ClientOpen| {
                 vec![put(&open.handle), write(open.stateid, (start * BLOCK) as u64, data.clone(), stable)]
             };
             match self.client.with(&self.open, true, operations).await {
@@ -127,7 +110,7 @@ impl Writer {
         }
     }
 
-    fn written(&mut self, at: usize, op: &WriteOp, asked: StableHow4, reply: &Reply) {
+    fn written(&mut self, at: usize, op: &WriteOp, asked: StableHow4, reply: &CompoundReply) {
         let Some(NfsResop4::OP_WRITE(Write4Res::NFS4_OK(ok))) = reply.results.last() else {
             return self.client.complain("a file that is open for writing can be written", reply.status);
         };
@@ -190,7 +173,7 @@ impl Writer {
             loop {
                 let data = block(op.id);
                 let offset = (start * BLOCK) as u64;
-                let operations = |open: &Open| {
+                let operations = |open: &ClientOpen| {
                     vec![put(&open.handle), write(open.stateid, offset, data.clone(), StableHow4::UNSTABLE4)]
                 };
                 match self.client.with(&self.open, true, operations).await {
@@ -207,9 +190,10 @@ impl Writer {
 }
 
 /// Reads all blocks of a file into the history.
-async fn look(client: &Rc<Client>, open: &Rc<RefCell<Open>>) {
+async fn look(client: &Rc<Client>, open: &Rc<RefCell<ClientOpen>>) {
     let begin = client.world.now();
-    let operations = |open: &Open| vec![put(&open.handle), read(open.stateid, 0, (BLOCKS * BLOCK) as u32)];
+    let operations =
+        |open: &ClientOpen| vec![put(&open.handle), read(open.stateid, 0, (BLOCKS * BLOCK) as u32)];
     let Ok(Some(reply)) = client.with(open, false, operations).await else { return };
     let Some(NfsResop4::OP_READ(Read4Res::NFS4_OK(ok))) = reply.results.last() else {
         return client.complain("a file that is open for reading can be read", reply.status);

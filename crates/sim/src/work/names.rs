@@ -2,7 +2,7 @@
 //! shared one.
 
 use crate::client::{
-    Client, Creates, Lost, Op, Reply, Reservation, at, link, lookup, mkdir, open, put, remove, rename,
+    Client, CompoundReply, Creates, Lost, Op, Reservation, at, link, lookup, mkdir, open, put, remove, rename,
 };
 use crate::history::{Act, NameOp};
 use nfs4::{Close4Args, NfsArgop4, NfsResop4, Nfsstat4, Open4Res, Stateid4};
@@ -62,7 +62,7 @@ pub(super) fn forget(client: &Client, at: usize) {
 
 /// Notes the outcome of an operation by its status. `fails` is the status for a name that exists,
 /// or does not.
-fn answered(client: &Client, at: usize, reply: &Reply, fails: Nfsstat4) {
+fn answered(client: &Client, at: usize, reply: &CompoundReply, fails: Nfsstat4) {
     match reply.status {
         Nfsstat4::NFS4_OK => end(client, at, true),
         status if status == fails => end(client, at, false),
@@ -115,12 +115,12 @@ async fn create(client: &Rc<Client>, directory: &str, name: &str, shared: bool) 
     }
 }
 
-fn is_later(reply: &Reply) -> bool {
+fn is_later(reply: &CompoundReply) -> bool {
     matches!(reply.status, Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE)
 }
 
 /// Returns the stateid of a successful OPEN.
-fn opened(reply: &Reply) -> Option<Stateid4> {
+fn opened(reply: &CompoundReply) -> Option<Stateid4> {
     reply.results.iter().find_map(|result| match result {
         NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => Some(ok.stateid),
         _ => None,

@@ -1,19 +1,9 @@
 //! Private files: each client reads its own, and none reads that of another.
 
-use super::data::{BLOCK, block};
 use crate::client::{Client, at, lookup, read};
+use crate::contents::{BLOCK, private_content, private_path};
 use nfs4::{NfsResop4, Nfsstat4, Read4Res, Stateid4};
 use std::rc::Rc;
-
-/// The path of a client's private file.
-pub(crate) fn path(host: usize) -> String {
-    format!("k/secret{host}")
-}
-
-/// The content of a client's private file.
-pub(crate) fn content(host: usize) -> Vec<u8> {
-    block(0x7365_6372_6574_0000 + host as u64)
-}
 
 /// Reads private files for some rounds.
 pub(crate) async fn work(client: Rc<Client>) {
@@ -23,7 +13,7 @@ pub(crate) async fn work(client: Rc<Client>) {
     };
     for _ in 0..rounds {
         let of = client.draw(|rng| rng.below(clients));
-        let name = path(of);
+        let name = private_path(of);
         let name = name.trim_start_matches("k/");
         let last = || [lookup(name), read(Stateid4::ANONYMOUS, 0, BLOCK as u32)];
         if let Ok(reply) = client.run(false, || at("k").into_iter().chain(last()).collect()).await {
@@ -35,7 +25,8 @@ pub(crate) async fn work(client: Rc<Client>) {
 
 fn check(client: &Client, of: usize, status: Nfsstat4, result: Option<&NfsResop4<'_>>) {
     match result {
-        Some(NfsResop4::OP_READ(Read4Res::NFS4_OK(ok))) if of == client.host && *ok.data == *content(of) => {}
+        Some(NfsResop4::OP_READ(Read4Res::NFS4_OK(ok)))
+            if of == client.host && *ok.data == *private_content(of) => {}
         _ if of != client.host && status == Nfsstat4::NFS4ERR_ACCESS => {}
         _ if of == client.host => client.complain("an owner reads its private file", status),
         _ => client.complain("a private file is read by its owner only", status),

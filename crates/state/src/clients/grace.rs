@@ -1,15 +1,16 @@
 //! The grace period and RECLAIM_COMPLETE (RFC 8881 sections 8.4.2 and 18.51).
 //!
-//! Only clients that were on stable storage at the start may reclaim, so a reclaim is never taken
-//! on trust. The record of a client is made at its RECLAIM_COMPLETE, which must precede its first
-//! new open, and goes with the client: a client with an expired lease, whose locks others may have
-//! had since, is refused after the next restart (the edge conditions of section 8.4.3). So is a
-//! client until it has freed all stateids that were revoked.
+//! Only clients with a record on stable storage at the start may reclaim, so a reclaim is never
+//! taken on trust. The record of a client is made at its RECLAIM_COMPLETE, which must precede its
+//! first new open, and it is removed with the client. After the next restart the server therefore
+//! refuses a client with an expired lease, because others may have had its locks since (the edge
+//! conditions of section 8.4.3). It also refuses a client with revoked stateids that it has not
+//! freed.
 //!
-//! The record names the creator of the client, and the right to reclaim is for the same creator
-//! only (see `creator`). A stranger may use the owner's name, since names are free, but does not
-//! count as the client: its RECLAIM_COMPLETE neither ends the grace period nor replaces the record,
-//! and the client gets its name back when it comes.
+//! The record names the creator of the client, and only the same creator may reclaim (see
+//! `creator`). Names are free, so a stranger may use the owner's name, but does not count as the
+//! client. Its RECLAIM_COMPLETE neither ends the grace period nor replaces the record, and the
+//! client gets its name back when it comes.
 //!
 //! The end of the period is one number that requests only read. Reclaims hold the registry, so that
 //! the period does not end between the check and the reclaim.

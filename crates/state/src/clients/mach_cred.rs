@@ -51,7 +51,7 @@ impl Client {
         matches!(self.protect, StateProtect::MachCred { must_enforce, .. } if must_enforce.contains(operation as u32))
     }
 
-    /// Returns the operations that this caller may not send for this client: empty but for
+    /// Returns the operations that this caller may not send for this client: empty except for
     /// SP4_MACH_CRED.
     pub(crate) fn forbids(&self, caller: &Caller<'_>) -> OpSet {
         match self.protect {
@@ -62,7 +62,7 @@ impl Client {
 }
 
 impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
-    /// Returns the operations that this caller may not send for this client: empty but for
+    /// Returns the operations that this caller may not send for this client: empty except for
     /// SP4_MACH_CRED.
     pub fn forbidden_operations(&self, client: ClientKey, caller: &Caller<'_>) -> OpSet {
         self.state.client(client).map_or_else(|_| OpSet::default(), |record| record.forbids(caller))

@@ -59,7 +59,7 @@ impl RecordCounts {
 }
 
 impl RecordLog {
-    /// Has grants from now on depend on a removal: its client may believe that it has state.
+    /// Makes grants from now on depend on a removal: its client may believe that it has state.
     fn note_loss(&self, ticket: RecordTickets) {
         self.loss.fetch_max(ticket.removals, Release);
     }
@@ -106,7 +106,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         ticket
     }
 
-    /// Has a client taken off stable storage that keeps no state, so that no grant depends on it.
+    /// Removes a client that keeps no state from stable storage, so that no grant depends on it.
     pub(crate) fn forget_client(
         &self,
         registry: &mut Registry,

@@ -1,6 +1,6 @@
 //! Images of copies. They are made while no piece is being copied.
 
-use super::{Copy, CopyPhase, CopyTable};
+use super::{CopyPhase, CopyRecord, CopyTable};
 use crate::clients::image::RestoredClients;
 use crate::delegations::image::ReferringImage;
 use crate::order::Held;
@@ -52,7 +52,7 @@ impl<F> CopyTable<F> {
     pub(crate) fn image<G>(&self, name: impl Fn(&F) -> G) -> Result<TableImage<CopyImage<G>>, ImageError> {
         let Self { table, count: _ } = self;
         let image = table.image(|_, copy| {
-            let Copy { client, file, user, access, revoked, count, phase, begun, verifier } = copy;
+            let CopyRecord { client, file, user, access, revoked, count, phase, begun, verifier } = copy;
             let phase = match *phase {
                 CopyPhase::Waiting => CopyPhaseImage::Waiting,
                 CopyPhase::Copying | CopyPhase::Cancelled => return Err(ImageError::Busy("a copy")),
@@ -84,7 +84,7 @@ impl<F> CopyTable<F> {
             clients.get(client)?.record.lock_any(&mut Held::nothing()).copies.insert(key);
             let status =
                 |status| Nfsstat4::from_u32(status).ok_or(ImageError::Inconsistent("a copy's status"));
-            Ok(Copy {
+            Ok(CopyRecord {
                 client: ClientKey(client),
                 file: name(copy.file)?,
                 user: Principal(copy.user.0),

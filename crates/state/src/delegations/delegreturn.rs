@@ -105,7 +105,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         self.state.delegations.count.fetch_sub(1, Relaxed);
         client_state.delegations.remove(&key);
         if revoked == Some(true) {
-            self.count_revoked(record, client_state, false);
+            self.note_freed(record, client_state);
         }
         effects.closed.extend(delegation.payload);
     }

@@ -82,6 +82,15 @@ pub struct Recall<F> {
     pub granted: Option<ReferringCall>,
 }
 
+/// The use of a file by an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileUse {
+    /// A change of data or attributes, which conflicts with all delegations of others.
+    Change,
+    /// A query, which conflicts with the write delegations of others.
+    Query,
+}
+
 impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     /// Tells whether there are any delegations, so that an operation may need to find out which
     /// file it is about.
@@ -89,8 +98,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         self.state.delegations.count.load(Relaxed) > 0
     }
 
-    /// Recalls the delegations that conflict with an operation of a client on a file. A change
-    /// conflicts with all delegations of others, a query with their write delegations.
+    /// Recalls the delegations that conflict with the use of a file by a client.
     ///
     /// # Errors
     /// NFS4ERR_DELAY until they are returned.
@@ -100,12 +108,14 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         client: ClientKey,
         name: &F,
         file: &FileState<F>,
-        changes: bool,
+        file_use: FileUse,
         effects: &mut Effects<O>,
     ) -> Result<()> {
         let own = (client, (self.state.view)(name));
         let others = file.delegations.iter().filter(|(holder, _)| **holder != own);
-        let mut against = others.filter(|(_, held)| changes || held.mode == DelegationMode::Write).peekable();
+        let mut against = others
+            .filter(|(_, held)| file_use == FileUse::Change || held.mode == DelegationMode::Write)
+            .peekable();
         if against.peek().is_none() {
             return Ok(());
         }
@@ -117,7 +127,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         Err(Nfsstat4::NFS4ERR_DELAY)
     }
 
-    /// Has a delegation of a file recalled, to be revoked by then if not earlier.
+    /// Recalls a delegation of a file. It is revoked at the deadline, if not earlier.
     fn begin_recall(
         &self,
         _file: &FileState<F>,
@@ -207,7 +217,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         let held = &mut Held::nothing();
         let mut files = self.state.files.lock(held, file);
         if let Some(state) = files.get(file) {
-            self.check_delegations(now, client, file, state, true, effects)?;
+            self.check_delegations(now, client, file, state, FileUse::Change, effects)?;
         }
         files.entry(file.clone()).or_default().changing += 1;
         Ok(())
@@ -249,7 +259,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         }
         let held = &mut Held::nothing();
         match self.state.files.read(held, file).get(file) {
-            Some(state) => self.check_delegations(now, client, file, state, false, effects),
+            Some(state) => self.check_delegations(now, client, file, state, FileUse::Query, effects),
             None => Ok(()),
         }
     }
@@ -324,20 +334,23 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         }
         // Before the conflict ends, so that its outcome and the count agree for every observer.
         self.state.leases().forget_until_freed(registry, holder, effects);
-        self.count_revoked(&record, &mut client_state, true);
+        self.note_revoked(&record, &mut client_state);
         self.take_delegation(client_state.below(), key);
         let payload = self.state.delegations.table.write(key, |delegation| delegation.payload.take());
         effects.closed.extend(payload.flatten());
         true
     }
 
-    /// Counts a client's revoked delegations and says in SEQUENCE whether there are any.
-    pub(crate) fn count_revoked(&self, record: &Client, client_state: &mut ClientState, more: bool) {
-        client_state.revoked =
-            if more { client_state.revoked + 1 } else { client_state.revoked.saturating_sub(1) };
-        if client_state.revoked > 0 {
-            record.status.fetch_or(SEQ4_STATUS_RECALLABLE_STATE_REVOKED, AcqRel);
-        } else {
+    /// Counts a revoked delegation of a client, and says in SEQUENCE that there is one.
+    fn note_revoked(&self, record: &Client, client_state: &mut ClientState) {
+        client_state.revoked += 1;
+        record.status.fetch_or(SEQ4_STATUS_RECALLABLE_STATE_REVOKED, AcqRel);
+    }
+
+    /// Counts a revoked delegation less, and says nothing in SEQUENCE after the last one.
+    pub(crate) fn note_freed(&self, record: &Client, client_state: &mut ClientState) {
+        client_state.revoked = client_state.revoked.saturating_sub(1);
+        if client_state.revoked == 0 {
             record.status.fetch_and(!SEQ4_STATUS_RECALLABLE_STATE_REVOKED, AcqRel);
         }
     }

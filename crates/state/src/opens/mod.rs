@@ -9,6 +9,7 @@ pub(crate) mod shares;
 use crate::Opens;
 use crate::clients::LockedClient;
 use crate::clients::users::User;
+use crate::delegations::recalls::FileUse;
 use crate::files::{FileState, FilesOfStripe};
 use crate::opens::requests::{OpenClaim, OpenOutcome, OpenRequest, Opener};
 use crate::opens::shares::{SeenShares, Share};
@@ -282,14 +283,10 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
                 if reclaims { Nfsstat4::NFS4ERR_RECLAIM_CONFLICT } else { Nfsstat4::NFS4ERR_SHARE_DENIED };
             return Err(status);
         }
-        let delegations = self.state.delegations().check_delegations(
-            now,
-            client.key,
-            request.file,
-            file,
-            request.changes(),
-            effects,
-        );
+        let file_use = if request.changes() { FileUse::Change } else { FileUse::Query };
+        let delegations = self.state.delegations();
+        let delegations =
+            delegations.check_delegations(now, client.key, request.file, file, file_use, effects);
         delegations.map_err(|status| if reclaims { Nfsstat4::NFS4ERR_RECLAIM_CONFLICT } else { status })?;
         Ok(Granted { share, needed: share.access | own_share.access, own })
     }

@@ -10,7 +10,7 @@ pub(crate) mod image;
 use crate::Callbacks;
 use crate::order::{Held, Leaf, NothingHeld};
 use crate::sessions::backchannel::Ability;
-use crate::sessions::{Connection, Session};
+use crate::sessions::{Session, SessionConnection};
 use crate::sync::Mutex;
 use crate::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -191,7 +191,7 @@ impl Session {
 
     /// Sees whether callbacks have a way to the client, after its connections or its callback
     /// parameters changed.
-    pub(crate) fn update_path(&self, connections: &[Connection]) {
+    pub(crate) fn update_path(&self, connections: &[SessionConnection]) {
         let able = self.ability() == Ability::Able;
         let up = able && connections.iter().any(|connection| connection.back && !connection.silent);
         // The holder of the connections' lock changes both numbers.

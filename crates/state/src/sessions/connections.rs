@@ -2,7 +2,7 @@
 
 use crate::Sessions;
 use crate::order::{Before, ConnectionLevel, Guard, Held, Leaf, LeafLevel, NothingHeld, RegistryLevel};
-use crate::sessions::{Connection, Session};
+use crate::sessions::{Session, SessionConnection};
 use crate::slab::SlabKey;
 use crate::sync::{Mutex, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use crate::table::Stripes;
@@ -56,7 +56,7 @@ impl ChannelDirection {
     }
 }
 
-impl Connection {
+impl SessionConnection {
     fn bound(self) -> Bound {
         match (self.fore, self.back) {
             (true, true) => Bound::Both,
@@ -70,21 +70,21 @@ impl Session {
     fn connections<'g>(
         &'g self,
         held: &'g mut Held<impl Before<ConnectionLevel>>,
-    ) -> Guard<RwLockReadGuard<'g, Vec<Connection>>, ConnectionLevel> {
+    ) -> Guard<RwLockReadGuard<'g, Vec<SessionConnection>>, ConnectionLevel> {
         self.connections.read(held)
     }
 
     pub(crate) fn connections_mut<'g>(
         &'g self,
         held: &'g mut Held<impl Before<ConnectionLevel>>,
-    ) -> Guard<RwLockWriteGuard<'g, Vec<Connection>>, ConnectionLevel> {
+    ) -> Guard<RwLockWriteGuard<'g, Vec<SessionConnection>>, ConnectionLevel> {
         self.connections.write(held)
     }
 
     /// Returns the numbers of connections of the fore channel and of the backchannel.
     pub(crate) fn connection_counts(&self, held: &mut Held<impl Before<ConnectionLevel>>) -> (usize, usize) {
         let connections = self.connections(held);
-        let count = |of: fn(&Connection) -> bool| connections.iter().filter(|one| of(one)).count();
+        let count = |of: fn(&SessionConnection) -> bool| connections.iter().filter(|one| of(one)).count();
         (count(|one| one.fore), count(|one| one.back))
     }
 
@@ -95,7 +95,7 @@ impl Session {
         besides: Option<u64>,
     ) -> Option<u64> {
         let connections = self.connections(held);
-        let carries = |c: &&Connection| c.back && !c.silent && Some(c.id) != besides;
+        let carries = |c: &&SessionConnection| c.back && !c.silent && Some(c.id) != besides;
         connections.iter().find(carries).map(|connection| connection.id)
     }
 
@@ -106,7 +106,7 @@ impl Session {
         held: &mut Held<impl Before<ConnectionLevel>>,
         connection: u64,
     ) -> Result<()> {
-        let bound = |c: &Connection| c.id == connection && c.fore && c.explicit;
+        let bound = |c: &SessionConnection| c.id == connection && c.fore && c.explicit;
         let enforced = self.record.enforces(NfsOpnum4::OP_BIND_CONN_TO_SESSION);
         if enforced && !self.connections(held).iter().any(bound) {
             return Err(Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION);
@@ -194,18 +194,16 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
             return Err(Nfsstat4::NFS4ERR_WRONG_CRED);
         }
         let wanted = direction.best();
-        let explicit = |c: &&Connection| c.id == caller.connection && c.explicit;
+        let explicit = |c: &&SessionConnection| c.id == caller.connection && c.explicit;
         let bound = session.connections(held).iter().find(explicit).map(|connection| connection.bound());
         match bound {
             None => {
-                let (fore, back) = (wanted != Bound::Back, wanted != Bound::Fore);
-                self.associate(held, &session, caller.connection, fore, back);
+                self.associate(held, &session, caller.connection, wanted);
                 Ok(wanted)
             }
             Some(bound) if direction.accepts(bound) => {
                 // The client may say it again because callbacks did not get through.
-                let (fore, back) = (bound != Bound::Back, bound != Bound::Fore);
-                self.associate(held, &session, caller.connection, fore, back);
+                self.associate(held, &session, caller.connection, bound);
                 Ok(bound)
             }
             Some(_) => Err(Nfsstat4::NFS4ERR_INVAL),
@@ -232,14 +230,15 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         session: &Session,
         connection: u64,
     ) {
-        let known = |connections: &[Connection]| connections.iter().any(|other| other.id == connection);
+        let known =
+            |connections: &[SessionConnection]| connections.iter().any(|other| other.id == connection);
         if known(&session.connections(held)) {
             return;
         }
         let mut connections = session.connections_mut(held);
         if !known(&connections) {
             let bound =
-                Connection { id: connection, fore: true, back: false, explicit: false, silent: false };
+                SessionConnection { id: connection, fore: true, back: false, explicit: false, silent: false };
             self.add_connection(session, &mut connections, bound);
         }
     }
@@ -250,10 +249,10 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         held: &mut Held<RegistryLevel>,
         session: &Session,
         connection: u64,
-        fore: bool,
-        back: bool,
+        bound: Bound,
     ) {
-        let bound = Connection { id: connection, fore, back, explicit: true, silent: false };
+        let (fore, back) = (bound != Bound::Back, bound != Bound::Fore);
+        let bound = SessionConnection { id: connection, fore, back, explicit: true, silent: false };
         let mut connections = session.connections_mut(held);
         match connections.iter_mut().find(|other| other.id == connection) {
             Some(existing) => *existing = bound,
@@ -262,7 +261,12 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         session.update_path(&connections);
     }
 
-    fn add_connection(&self, session: &Session, connections: &mut Vec<Connection>, connection: Connection) {
+    fn add_connection(
+        &self,
+        session: &Session,
+        connections: &mut Vec<SessionConnection>,
+        connection: SessionConnection,
+    ) {
         // The session may have been removed under the request that runs.
         if session.activity.is_closed() {
             return;

@@ -14,7 +14,8 @@ use crate::sessions::{Callback, Session, SessionActivity, sessionid};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{Mutex, RwLock};
 use crate::{
-    CallbackSecurity, Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Sessionid4, StateProtect,
+    Bound, CallbackSecurity, Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Sessionid4,
+    StateProtect,
 };
 use nfs4::{
     CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CREATE_SESSION4_FLAG_CONN_RDMA, CREATE_SESSION4_FLAG_PERSIST,
@@ -148,8 +149,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     ) -> Result<CreateSessionOk> {
         let reply = *reply?;
         if let Ok(session) = self.session(&reply.sessionid) {
-            let back = reply.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0;
-            self.associate(held, &session, caller.connection, true, back);
+            self.associate(held, &session, caller.connection, bound_of(reply.flags));
         }
         Ok(reply)
     }
@@ -211,7 +211,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         let session = self.insert_session(now, key, &client.record, fore, back, args, random);
         client.sessions.push(session.key);
         let flags = args.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
-        self.associate(registry.below(), &session, caller.connection, true, flags != 0);
+        self.associate(registry.below(), &session, caller.connection, bound_of(flags));
         Ok(CreateSessionOk { sessionid: session.id, sequence: args.sequence, flags, fore, back })
     }
 
@@ -365,6 +365,11 @@ fn check_principal(client: &Enrolled, caller: &Caller<'_>) -> Result<()> {
 fn is_repeated<T>(reply: &Result<T>) -> bool {
     use Nfsstat4::{NFS4ERR_DELAY, NFS4ERR_INVAL, NFS4ERR_TOOSMALL};
     !matches!(reply, Err(NFS4ERR_INVAL | NFS4ERR_TOOSMALL | NFS4ERR_DELAY))
+}
+
+/// Returns the channels of a connection on which CREATE_SESSION has set these flags.
+fn bound_of(flags: u32) -> Bound {
+    if flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0 { Bound::Both } else { Bound::Fore }
 }
 
 /// The backchannel's attributes count without CREATE_SESSION4_FLAG_CONN_BACK_CHAN, too: a

@@ -10,7 +10,9 @@ use crate::sessions::create_session::image::ChannelImage;
 use crate::sessions::memory::{CountedMemory, Outstanding};
 use crate::sessions::slots::Slots;
 use crate::sessions::slots::image::SlotImage;
-use crate::sessions::{Callback, Connection, Session, SessionActivity, SessionTable, index_of, nanoseconds};
+use crate::sessions::{
+    Callback, Session, SessionActivity, SessionConnection, SessionTable, index_of, nanoseconds,
+};
 use crate::slab::SlabKey;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Mutex, RwLock};
@@ -144,8 +146,8 @@ impl Session {
         if gate.load(Relaxed) != 0 {
             return Err(ImageError::Busy("a request"));
         }
-        let connection = |connection: &Connection| {
-            let Connection { id, fore, back, explicit, silent } = *connection;
+        let connection = |connection: &SessionConnection| {
+            let SessionConnection { id, fore, back, explicit, silent } = *connection;
             BoundConnectionImage { id, fore, back, explicit, silent }
         };
         let connections = connections.read(&mut Held::nothing()).iter().map(connection).collect();
@@ -183,7 +185,8 @@ impl Session {
         let security: Vec<CallbackSecurity> =
             image.security.into_iter().map(CallbackSecurity::from).collect();
         let counted = CountedMemory::new(&fore, &security);
-        let connections: Vec<Connection> = image.connections.into_iter().map(Connection::from).collect();
+        let connections: Vec<SessionConnection> =
+            image.connections.into_iter().map(SessionConnection::from).collect();
         Ok(Arc::new(Self {
             id: image.id,
             key,
@@ -220,7 +223,7 @@ impl Session {
     }
 }
 
-impl From<BoundConnectionImage> for Connection {
+impl From<BoundConnectionImage> for SessionConnection {
     fn from(BoundConnectionImage { id, fore, back, explicit, silent }: BoundConnectionImage) -> Self {
         Self { id, fore, back, explicit, silent }
     }

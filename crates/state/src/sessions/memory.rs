@@ -132,7 +132,7 @@ pub(crate) enum Pressure {
     None,
     /// Clients are to use fewer slots.
     Tight,
-    /// The share is used up: nothing more is cached, but for the replies of first slots.
+    /// The share is used up: nothing more is cached, except the replies of first slots.
     Short,
 }
 

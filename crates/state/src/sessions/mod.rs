@@ -42,7 +42,7 @@ pub(crate) struct Session {
     pub(crate) back: ChannelAttrs,
     pub(crate) slots: Slots,
     pub(crate) activity: SessionActivity,
-    pub(crate) connections: Ordered<RwLock<Vec<Connection>>, ConnectionLevel>,
+    pub(crate) connections: Ordered<RwLock<Vec<SessionConnection>>, ConnectionLevel>,
     pub(crate) callback: Leaf<Mutex<Callback>>,
     pub(crate) minor_version: u32,
     pub(crate) back_slots: BackSlots,
@@ -121,7 +121,7 @@ pub(crate) struct Callback {
 
 /// A connection that is associated with a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Connection {
+pub(crate) struct SessionConnection {
     pub(crate) id: u64,
     pub(crate) fore: bool,
     pub(crate) back: bool,

@@ -1,8 +1,8 @@
 //! The image of a whole state, for the next process of the server.
 //!
-//! Each table has an image beside it. An image is made while no request runs: it takes a struct
-//! apart field by field, so that a field that is added later does not compile before it has a place
-//! in the image, or a reason to be left out.
+//! Each table has an image beside it. An image is made while no request runs. It takes each struct
+//! apart field by field: a new field does not compile until it has a place in the image, or a
+//! reason to be left out.
 
 use crate::clients::ClientTable;
 use crate::clients::grace::Grace;

@@ -217,7 +217,7 @@ impl V40Table {
             table.owners.fetch_add(owners.len(), Relaxed);
             client.record.tenant.owners.fetch_add(owners.len(), Relaxed);
             for owner in owners {
-                let closed = owner.turn(false).and_then(|turn| turn.sequence.closed);
+                let closed = owner.try_turn().and_then(|turn| turn.sequence.closed);
                 if let Some(closed) = closed {
                     table.closed.lock().insert(closed, Arc::downgrade(&owner));
                 }

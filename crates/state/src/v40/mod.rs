@@ -1,10 +1,13 @@
 //! NFSv4.0 (RFC 7530): clients without sessions, and state-owners with sequence numbers.
 //!
 //! Opens, locks, share reservations, leases and the grace period are the same as in the other minor
-//! versions. This module has server-wide state used only for NFSv4.0: SETCLIENTID and its
-//! confirmation (`clients`), the sequence numbers of open-owners and lock-owners with the last
-//! reply to each (`owners`, `sequence`), OPEN_CONFIRM and RELEASE_LOCKOWNER (`opens`), and the
-//! client of a stateid in a request without a session (`stateids`).
+//! versions. This module has server-wide state used only for NFSv4.0:
+//!
+//! - `clients`: SETCLIENTID and its confirmation;
+//! - `owners`, `sequence`: the sequence numbers of open-owners and lock-owners, with the last reply
+//!   to each;
+//! - `opens`: OPEN_CONFIRM and RELEASE_LOCKOWNER;
+//! - `stateids`: the client of a stateid in a request without a session.
 //!
 //! Clients of NFSv4.0 get no delegations, so there is no reason to call them back.
 

@@ -104,7 +104,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         let v40 = record.v40.as_ref().ok_or(Nfsstat4::NFS4ERR_EXPIRED)?;
         if let Some(known) = v40.find_owner(OwnerKind::Lock, &owner.into())
             && !v40.is_near(&record.creator, caller)
-            && known.turn(false).is_none_or(|turn| turn.sequence.principal.as_ref() != Some(caller.principal))
+            && known.try_turn().is_none_or(|turn| turn.sequence.principal.as_ref() != Some(caller.principal))
         {
             return Err(Nfsstat4::NFS4ERR_STALE_CLIENTID);
         }

@@ -34,20 +34,19 @@ pub struct StateOwner {
 }
 
 impl StateOwner {
-    /// Waits for the turn of a request, behind others of this owner; nothing where waiting is not
-    /// allowed and it would. A thread that waits holds no lock of this crate: the turn precedes all
-    /// of them.
-    pub fn turn(&self, wait: bool) -> Option<Turn<'_>> {
-        let sequence = match wait {
-            true => {
-                let _: Held<NothingHeld> = Held::nothing();
-                self.sequence.lock().unwrap_or_else(PoisonError::into_inner)
-            }
-            false => match self.sequence.try_lock() {
-                Ok(sequence) => sequence,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return None,
-            },
+    /// Waits for the turn of a request, behind others of this owner. A thread that waits holds no
+    /// lock of this crate: the turn precedes all of them.
+    pub fn turn(&self) -> Turn<'_> {
+        let _: Held<NothingHeld> = Held::nothing();
+        Turn { owner: self, sequence: self.sequence.lock().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// As [`StateOwner::turn`], without waiting: `None` while another request has the turn.
+    pub fn try_turn(&self) -> Option<Turn<'_>> {
+        let sequence = match self.sequence.try_lock() {
+            Ok(sequence) => sequence,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
         };
         Some(Turn { owner: self, sequence })
     }
@@ -103,7 +102,7 @@ impl V40Client {
     pub(super) fn owners_of(&self, principal: &Principal) -> Names {
         let ledger = self.ledger.lock();
         let opened = |owner: &StateOwner| {
-            owner.turn(false).is_some_and(|turn| turn.sequence.principal.as_ref() == Some(principal))
+            owner.try_turn().is_some_and(|turn| turn.sequence.principal.as_ref() == Some(principal))
         };
         let open = ledger.all.iter().filter(|((kind, _), owner)| *kind == OwnerKind::Open && opened(owner));
         Names(open.map(|(_, owner)| Arc::clone(&owner.name)).collect())
@@ -204,7 +203,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     fn drop_owners(&self, tenant: &Tenant, gone: &[Arc<StateOwner>]) {
         self.uncount_owners(tenant, gone.len());
         let mut closed = self.state.v40.closed.lock();
-        for other in gone.iter().filter_map(|owner| owner.turn(false)?.sequence.closed) {
+        for other in gone.iter().filter_map(|owner| owner.try_turn()?.sequence.closed) {
             closed.remove(&other);
         }
     }
@@ -246,7 +245,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
                 .all
                 .values()
                 .filter(|owner| owner.used.load(Relaxed) < unconfirmed)
-                .filter_map(|owner| owner.turn(false)?.sequence.unconfirmed.take())
+                .filter_map(|owner| owner.try_turn()?.sequence.unconfirmed.take())
                 .collect();
             let gone =
                 ledger.retain(|owner| owner.used.load(Relaxed) < unheard && !is_in_use(&client_state, owner));

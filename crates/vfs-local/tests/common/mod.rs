@@ -155,7 +155,7 @@ pub(crate) fn run_on(file_system: &str, filter: &str) {
     }
 }
 
-/// As [`run_on`], with a quota that `limit` sets: the program and its arguments but for the place.
+/// As [`run_on`], with a quota that `limit` sets: the program and its arguments, without the place.
 pub(crate) fn run_with_quota(file_system: &str, options: &[&str], mount: &str, limit: &[&str], filter: &str) {
     if !is_there("setquota") {
         eprintln!("skipped: there is no setquota");

@@ -86,7 +86,7 @@ impl RepositoryShape {
         Self::with(folders, files, changed, PACK, &mut draw)
     }
 
-    /// Has the files of a repository, with other contents of the same lengths.
+    /// Makes the shape of a repository: its files, with other contents of the same lengths.
     pub fn of(known: &KnownRepository, seed: u64) -> Self {
         let mut draw = SplitMix64(seed);
         let (mut folders, mut files) = (BTreeSet::from([WORK.to_owned()]), Vec::new());

@@ -1,7 +1,8 @@
 //! One life of a repository: cloned, looked at, switched, committed to, packed, removed.
 
+use super::Counters;
 use super::shape::{Blob, RepositoryShape};
-use super::{Counters, Tree};
+use crate::Tree;
 use crate::workload::LoadTally;
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;

@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use bench::Flavor;
 use bench::link::{Link, LinkSpec};
 use bench::measuring::Settings;
-use bench::native::{ANSWER_MAX, Target};
+use bench::native::{ANSWER_MAX, BenchTarget};
 use bench::{MetricsEndpoint, ServerProbe};
 use gss::Credential;
 use std::path::{Path, PathBuf};
@@ -72,11 +72,11 @@ impl TargetArguments {
     ///
     /// # Errors
     /// When it is not HOST:/EXPORT.
-    pub(crate) fn remote(&self) -> anyhow::Result<Option<Target>> {
+    pub(crate) fn remote(&self) -> anyhow::Result<Option<BenchTarget>> {
         let Some(text) = &self.target else { return Ok(None) };
         let (host, export) = split_target(text)?;
         let mut credentials = self.credentials().into_iter();
-        Ok(Some(Target {
+        Ok(Some(BenchTarget {
             service_host: host.clone(),
             host,
             port: self.port,

@@ -7,7 +7,7 @@ use super::folder_server::{self, FolderServer};
 use anyhow::{Context, bail};
 use bench::ServerProcess;
 use bench::link::Link;
-use bench::native::Target;
+use bench::native::BenchTarget;
 use gss::Credential;
 use realm::{Enctypes, RealmEnctype, RealmOptions, TemporaryRealm};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::fmt::Write;
 /// The servers, by side: `krb5p-17`.
 pub(super) struct EnctypeServers {
     // Ended before its realm.
-    servers: BTreeMap<String, (ServerProcess, Target)>,
+    servers: BTreeMap<String, (ServerProcess, BenchTarget)>,
     _realms: Vec<TemporaryRealm>,
 }
 
@@ -67,7 +67,7 @@ impl EnctypeServers {
     }
 
     /// Returns how to get to a side's server; `None` when it is none of these.
-    pub(super) fn target(&self, variant: &str) -> Option<&Target> {
+    pub(super) fn target(&self, variant: &str) -> Option<&BenchTarget> {
         self.servers.get(variant).map(|(_, target)| target)
     }
 }
@@ -104,7 +104,7 @@ fn start(
     variant: &str,
     beside: &FolderServer,
     link: Option<&Link>,
-) -> anyhow::Result<(ServerProcess, Target)> {
+) -> anyhow::Result<(ServerProcess, BenchTarget)> {
     let ccache = realm.dir().join("ccache");
     realm.kinit("alice", &ccache)?;
     let mut arguments =

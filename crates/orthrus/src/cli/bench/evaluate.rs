@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use bench::evaluation::{ONTAP, Only};
 use bench::link::Link;
 use bench::measuring::{self, CaseDriver, Evaluation, Record, RunPhase, RunStep, RunWatch, Settings};
-use bench::native::{NativeDriver, ServerSet, Target};
+use bench::native::{BenchTarget, NativeDriver, ServerSet};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -69,7 +69,7 @@ pub(crate) fn start(
     // Before there is anything to clean up.
     let stop = stop_flag()?;
     let mut record = Record::begin(request.name, request.title, request.settings.clone());
-    let remote = target.remote()?.map(|found| Target { stop: Some(stop.clone()), ..found });
+    let remote = target.remote()?.map(|found| BenchTarget { stop: Some(stop.clone()), ..found });
     // It is also how one that is none is found out before anything is started.
     let copies = request.evaluation.copies(&stop)?;
     let store = match target.folder() {
@@ -80,7 +80,7 @@ pub(crate) fn start(
     let link = target.link()?;
     record.environment.link = link.as_ref().map(Link::spec);
     let files = begin(&mut record, output, resume.as_deref())?;
-    let local = remote.as_ref().is_none_or(Target::is_local);
+    let local = remote.as_ref().is_none_or(BenchTarget::is_local);
     let mut site: Box<dyn ServerSet + '_> = match remote {
         Some(target) => Box::new(target),
         None => Box::new(Own::start(store, link.as_ref())?),

@@ -4,7 +4,7 @@ use crate::cli::own_realm::OwnRealm;
 use anyhow::{Context, bail};
 use bench::ServerProcess;
 use bench::link::{self, Link};
-use bench::native::{ANSWER_MAX, Target};
+use bench::native::{ANSWER_MAX, BenchTarget};
 use gss::Credential;
 use nix::unistd::{getegid, geteuid};
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ pub(super) const EXPORT: &str = "/data";
 pub(super) struct FolderServer {
     // Ended before its folder goes.
     _server: ServerProcess,
-    target: Target,
+    target: BenchTarget,
     realm: Option<OwnRealm>,
     folder: TempDir,
 }
@@ -65,7 +65,7 @@ impl FolderServer {
     ///
     /// # Errors
     /// A Kerberos flavor without a realm.
-    pub(super) fn target(&self, variant: &str) -> anyhow::Result<&Target> {
+    pub(super) fn target(&self, variant: &str) -> anyhow::Result<&BenchTarget> {
         if self.realm.is_none() && variant != "sys" {
             bail!(
                 "there is no realm: MIT's programs are not installed (apt install krb5-kdc krb5-admin-server krb5-user)"
@@ -134,8 +134,8 @@ pub(super) fn arguments(exported: &Path, state: &Path, link: Option<&Link>) -> V
 }
 
 /// How to get to a server of this machine.
-pub(super) fn target(server: &ServerProcess, service_host: &str, credential: Credential) -> Target {
-    Target {
+pub(super) fn target(server: &ServerProcess, service_host: &str, credential: Credential) -> BenchTarget {
+    BenchTarget {
         host: server.address().ip().to_string(),
         service_host: service_host.to_owned(),
         port: server.address().port(),

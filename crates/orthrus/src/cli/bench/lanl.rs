@@ -17,7 +17,7 @@ use bench::lanl::{
 use bench::link::Link;
 use bench::measuring::{Part, Record, Settings};
 use bench::mounted::{CopyProgram, Ssh, SshFolder};
-use bench::native::Target;
+use bench::native::BenchTarget;
 use nix::unistd::geteuid;
 use realm::RealmEnctype;
 use serde_json::json;
@@ -116,7 +116,7 @@ fn parse_enctype(text: &str) -> Result<RealmEnctype, String> {
 /// Where the sides come from.
 enum Variants {
     Own(Box<(FolderServer, EnctypeServers)>),
-    Remote(Target),
+    Remote(BenchTarget),
     Mounted(Mounts, ServerProbe),
 }
 
@@ -336,7 +336,7 @@ fn flavor(variant: &str) -> anyhow::Result<Flavor> {
 }
 
 fn native(
-    target: &Target,
+    target: &BenchTarget,
     flavor: Flavor,
     variant: &str,
     beneath: Option<PathBuf>,

@@ -4,7 +4,7 @@ use super::folder_server;
 use crate::cli::own_realm::OwnRealm;
 use anyhow::Context;
 use bench::link::{self, Link};
-use bench::native::{ANSWER_MAX, Counters, ServerSet, Target};
+use bench::native::{ANSWER_MAX, BenchTarget, Counters, ServerSet};
 use bench::{ServerProcess, counters};
 use gss::Credential;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ pub(crate) struct Own<'a> {
 
 struct Running {
     server: ServerProcess,
-    target: Target,
+    target: BenchTarget,
     folder: TempDir,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Own<'a> {
 }
 
 impl ServerSet for Own<'_> {
-    fn target(&mut self, server_cpu: Option<&str>) -> anyhow::Result<&Target> {
+    fn target(&mut self, server_cpu: Option<&str>) -> anyhow::Result<&BenchTarget> {
         let key = server_cpu.map(str::to_owned);
         if !self.servers.contains_key(&key) {
             let own = Started { store: &self.store, link: self.link, server_cpu };
@@ -117,7 +117,7 @@ impl Started<'_> {
     ///
     /// # Errors
     /// When it ends instead.
-    fn start(&self, realm: Option<&OwnRealm>, folder: &Path) -> anyhow::Result<(ServerProcess, Target)> {
+    fn start(&self, realm: Option<&OwnRealm>, folder: &Path) -> anyhow::Result<(ServerProcess, BenchTarget)> {
         let mut arguments = self.arguments(folder)?;
         let mut environment = Vec::new();
         arguments.extend(bench::flavor_arguments(realm.is_some()));
@@ -135,7 +135,7 @@ impl Started<'_> {
             // Returns the log of the ended server.
             std::fs::read_to_string(log(folder)).unwrap_or_default()
         })?;
-        let target = Target {
+        let target = BenchTarget {
             host: server.address().ip().to_string(),
             service_host: "localhost".to_owned(),
             port: server.address().port(),

@@ -52,7 +52,7 @@ fn domain(block: &Block, imported: &mut ImportedConfig) {
     }
 }
 
-/// Has the server look up groups if it did so for all exports; Orthrus has one choice for them.
+/// Sets the lookup of groups at the server if all exports had it; Orthrus has one choice for all.
 fn manage_gids(file: &Block, defaults: &Block, imported: &mut ImportedConfig) {
     let manages =
         |block: &Block| block.value("manage_gids").or(defaults.value("manage_gids")).is_some_and(is_true);

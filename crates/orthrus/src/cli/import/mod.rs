@@ -196,7 +196,7 @@ fn one_line(text: &str) -> String {
 
 /// Returns a string as TOML, on one line whatever is in it.
 fn quoted(text: &str) -> String {
-    // JSON's escapes are TOML's, but for one character that only TOML escapes.
+    // JSON's escapes are TOML's, except for one character that only TOML escapes.
     serde_json::Value::from(text).to_string().replace('\x7f', "\\u007f")
 }
 

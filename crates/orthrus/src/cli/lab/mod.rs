@@ -3,7 +3,7 @@
 mod run;
 
 use crate::output::outln;
-use ::cluster::{Folder, Needs, Options, Progress, Record, Storage};
+use ::cluster::{FolderOnFailure, LabFolder, LabOptions, LabRecord, LabStorage, Needs, Progress};
 use anyhow::{Context, bail};
 use bench::link::LinkSpec;
 use realm::Enctypes;
@@ -19,13 +19,13 @@ use std::time::Instant;
 /// process and removes the folder. This needs root and a few packages; `lab up` names missing ones.
 #[derive(clap::Subcommand)]
 pub(super) enum Command {
-    Up(Up),
-    Status(Status),
-    Run(run::Run),
+    Up(LabUp),
+    Status(ShowStatus),
+    Run(run::RunInLab),
     Shell(run::Shell),
-    Down(Down),
+    Down(LabDown),
     #[command(hide = true)]
-    Hold(Hold),
+    Hold(LabHold),
 }
 
 /// Where a lab is.
@@ -38,7 +38,7 @@ struct LabLocation {
 
 /// Check the requirements, then start the cluster; it runs until `lab down`.
 #[derive(clap::Args)]
-pub(super) struct Up {
+pub(super) struct LabUp {
     #[command(flatten)]
     place: LabLocation,
     /// Number of compute nodes.
@@ -53,7 +53,7 @@ pub(super) struct Up {
     enctypes: String,
     /// Storage of the exported folder: disk (the file system of DIR) or tmpfs.
     #[arg(long, default_value = "disk", value_parser = parse_storage)]
-    export_on: Storage,
+    export_on: LabStorage,
     /// Another user-mode Linux kernel for the nodes; --modules names its modules.
     #[arg(long, value_name = "FILE", requires = "modules")]
     kernel: Option<PathBuf>,
@@ -74,7 +74,7 @@ pub(super) struct Up {
 
 /// Show the processes, the mounts of the nodes, and the clients of the server.
 #[derive(clap::Args)]
-pub(super) struct Status {
+pub(super) struct ShowStatus {
     #[command(flatten)]
     place: LabLocation,
     /// Print JSON instead of text.
@@ -84,14 +84,14 @@ pub(super) struct Status {
 
 /// Stop the cluster and remove its folder.
 #[derive(clap::Args)]
-pub(super) struct Down {
+pub(super) struct LabDown {
     #[command(flatten)]
     place: LabLocation,
 }
 
 /// The process that a lab hangs on; `lab up` starts it.
 #[derive(clap::Args)]
-pub(super) struct Hold {
+pub(super) struct LabHold {
     dir: PathBuf,
 }
 
@@ -113,19 +113,19 @@ impl Command {
 }
 
 impl LabLocation {
-    fn folder(&self) -> anyhow::Result<Folder> {
+    fn folder(&self) -> anyhow::Result<LabFolder> {
         let dir = std::path::absolute(&self.dir).with_context(|| self.dir.display().to_string())?;
-        Ok(Folder::at(&dir))
+        Ok(LabFolder::at(&dir))
     }
 
-    fn open(&self) -> anyhow::Result<(Folder, Record)> {
+    fn open(&self) -> anyhow::Result<(LabFolder, LabRecord)> {
         let folder = self.folder()?;
         let record = folder.open()?;
         Ok((folder, record))
     }
 }
 
-impl Up {
+impl LabUp {
     fn run(self) -> anyhow::Result<()> {
         let (kernel, modules) = (self.kernel.as_deref(), self.modules.as_deref());
         let needs = ::cluster::check(self.nodes, self.memory, kernel, modules, self.link);
@@ -137,7 +137,7 @@ impl Up {
             return Ok(());
         }
         let absolute = |path: &Path| std::path::absolute(path).with_context(|| path.display().to_string());
-        let options = Options {
+        let options = LabOptions {
             dir: absolute(&self.place.dir)?,
             nodes: self.nodes,
             memory_mib: self.memory,
@@ -150,7 +150,8 @@ impl Up {
             link: self.link,
         };
         let (start, stop) = (Instant::now(), stop_flag()?);
-        ::cluster::up(&options, self.keep, &stop, &mut |progress| match progress {
+        let on_failure = if self.keep { FolderOnFailure::Keep } else { FolderOnFailure::Remove };
+        ::cluster::up(&options, on_failure, &stop, &mut |progress| match progress {
             Progress::Summary(text) => outln!("\n{text}"),
             Progress::Step(title) => outln!("{:5.1} s  {title}", start.elapsed().as_secs_f64()),
         })?;
@@ -176,7 +177,7 @@ fn print_needs(needs: &Needs) {
     }
 }
 
-impl Status {
+impl ShowStatus {
     fn run(self) -> anyhow::Result<()> {
         let (folder, record) = self.place.open()?;
         let status = ::cluster::status(&folder, &record);
@@ -202,7 +203,7 @@ impl Status {
     }
 }
 
-impl Down {
+impl LabDown {
     fn run(self) -> anyhow::Result<()> {
         let folder = self.place.folder()?;
         match ::cluster::down(&folder)? {
@@ -228,10 +229,10 @@ fn parse_enctypes(text: &str) -> Result<String, realm::RealmError> {
     text.parse::<Enctypes>().map(|_| text.to_owned())
 }
 
-fn parse_storage(text: &str) -> Result<Storage, String> {
+fn parse_storage(text: &str) -> Result<LabStorage, String> {
     match text {
-        "disk" => Ok(Storage::Disk),
-        "tmpfs" => Ok(Storage::Tmpfs),
+        "disk" => Ok(LabStorage::Disk),
+        "tmpfs" => Ok(LabStorage::Tmpfs),
         _ => Err("disk or tmpfs".to_owned()),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{LabLocation, stop_flag};
 use crate::output::{errln, out, outln};
-use ::cluster::{Folder, Job, Machine, Record, lanl, node_name};
+use ::cluster::{LabFolder, LabMachine, LabRecord, NodeScript, lanl, node_name};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,7 @@ use terminal::shell_word;
 /// Run a script on every node at once, as root; /nfs/sys, /nfs/krb5, /nfs/krb5i and /nfs/krb5p are
 /// the server's export.
 #[derive(clap::Args)]
-pub(crate) struct Run {
+pub(crate) struct RunInLab {
     #[command(flatten)]
     place: LabLocation,
     /// Shell script, which may source /lab/lib.sh and has its node's name in NODE; or `lanl`, the
@@ -51,7 +51,7 @@ pub(crate) struct Shell {
     command: Vec<String>,
 }
 
-impl Run {
+impl RunInLab {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let (folder, record) = self.place.open()?;
         if self.script.as_os_str() == "lanl" {
@@ -64,7 +64,7 @@ impl Run {
         on_nodes(&folder, &record, &nodes, &script)
     }
 
-    fn lanl(&self, folder: &Folder, record: &Record) -> anyhow::Result<()> {
+    fn lanl(&self, folder: &LabFolder, record: &LabRecord) -> anyhow::Result<()> {
         let scope = lanl::Scope { scale: self.scale, repetitions: self.repetitions };
         let (start, stop) = (Instant::now(), stop_flag()?);
         let results = lanl::run(folder, record, scope, &self.output, &stop, &mut |begins| {
@@ -84,8 +84,8 @@ impl Run {
 }
 
 /// Runs a script, prints its lines behind the names of their nodes, and fails where it failed.
-fn on_nodes(folder: &Folder, record: &Record, nodes: &[String], script: &str) -> anyhow::Result<()> {
-    let job = Job::start(folder, record, nodes, script)?;
+fn on_nodes(folder: &LabFolder, record: &LabRecord, nodes: &[String], script: &str) -> anyhow::Result<()> {
+    let job = NodeScript::start(folder, record, nodes, script)?;
     let ended = job.wait(&*stop_flag()?, &mut |node, line| match nodes {
         [_] => outln!("{line}"),
         _ => outln!("{node:8} {line}"),
@@ -102,7 +102,7 @@ fn on_nodes(folder: &Folder, record: &Record, nodes: &[String], script: &str) ->
 }
 
 /// Returns the nodes that were named, or all.
-fn chosen(record: &Record, named: &[String]) -> anyhow::Result<Vec<String>> {
+fn chosen(record: &LabRecord, named: &[String]) -> anyhow::Result<Vec<String>> {
     let all: Vec<String> = (1..=record.options.nodes).map(node_name).collect();
     if let Some(unknown) = named.iter().find(|name| !all.contains(name)) {
         bail!("there is no {unknown}; there are {}", all.join(", "));
@@ -113,7 +113,7 @@ fn chosen(record: &Record, named: &[String]) -> anyhow::Result<Vec<String>> {
 impl Shell {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let (folder, record) = self.place.open()?;
-        let Some(machine) = Machine::of_name(&self.machine) else {
+        let Some(machine) = LabMachine::of_name(&self.machine) else {
             let nodes = chosen(&record, std::slice::from_ref(&self.machine))?;
             if self.command.is_empty() {
                 bail!("name a command: orthrus lab shell {} -- mount", self.machine);

@@ -272,7 +272,7 @@ impl Driver {
         LocalFacts { recovery_over, has_clients: self.records.len() > 0, ending: self.ending.is_some() }
     }
 
-    /// Has the end of the recovery written down, on another thread. Returns whether that is done.
+    /// Records the end of the recovery, on another thread. Returns whether the record is written.
     fn note_recovered(&mut self) -> bool {
         if let Some(writer) = &self.recovery {
             return writer.is_finished();
@@ -486,7 +486,7 @@ impl Driver {
         Ok(self.parts.store.secret_or(&new)?)
     }
 
-    /// Has the main thread mount the file systems, and waits for the server.
+    /// Asks the main thread to mount the file systems, and waits for the server.
     fn mount(&mut self) -> anyhow::Result<Performed> {
         if self.service.is_some() {
             self.member.mounted();

@@ -38,7 +38,7 @@ pub(super) fn end_sessions(
     Ok(sessions.protect(epoch))
 }
 
-/// Has the metadata servers end a session; returns whether there was one.
+/// Asks the metadata servers to end a session; returns whether there was one.
 fn end_session(identity: &str, place: &SessionPlace, storages: &[CephStorage]) -> anyhow::Result<bool> {
     let Some(options) = options_for(place, storages) else {
         tracing::warn!(

@@ -121,7 +121,7 @@ impl AuditLog {
         }
     }
 
-    /// Has the file opened again before the next line: another program may have renamed it.
+    /// Opens the file again before the next line: another program may have renamed it.
     pub(in crate::serve) fn reopen(&self) {
         self.reopen.store(true, Relaxed);
     }

@@ -30,13 +30,14 @@ use vfs::Exports;
 
 /// How often a wait for the next process sees whether the server is to end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long the next process may take to make its socket for administrators, which has no effect on
-/// clients.
+/// The time that the next process has to make its socket for administrators. Clients do not notice
+/// it.
 const LISTEN_TIME_MAX: Duration = Duration::from_secs(2);
-/// How long this process stays after a handover, so that its answer to the administrator arrives.
+/// The time that this process stays after a handover, so that its answer to the administrator
+/// arrives.
 const LAST_WORDS_TIME: Duration = Duration::from_millis(500);
 
-/// The parts of a running server that a handover is about.
+/// The parts of a running server that a handover needs.
 pub(in crate::serve) struct UpgradeParts {
     pub(in crate::serve) service: Arc<NfsService>,
     pub(in crate::serve) running: Arc<Running>,
@@ -78,8 +79,8 @@ impl Upgrades {
         Self { parts, attempt: Mutex::new(false), ends: AtomicBool::new(false) }
     }
 
-    /// Returns whether the program at `path`, or else the one that this process was started by, is
-    /// another one than this process runs. One that is missing is not.
+    /// Returns whether the program at `path`, or else at the path of the start, is another one than
+    /// this process runs. False if there is no program.
     ///
     /// # Errors
     /// Another program is there, and the server must not start it.
@@ -91,8 +92,8 @@ impl Upgrades {
         }
     }
 
-    /// Ends an attempt that is being made, and lets no other begin: the server is about to end.
-    /// Returns whether the next process serves; then that one ends, too.
+    /// Ends an attempt in progress and prevents further ones, because the server is about to end.
+    /// Returns whether the next process serves; it ends, too.
     pub(in crate::serve) fn end(&self) -> bool {
         self.ends.store(true, Release);
         let serves = *self.attempt.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,8 +103,8 @@ impl Upgrades {
         serves
     }
 
-    /// Hands the server over to the program, or to that of another path, as `author` asks for it.
-    /// When this returns, the next process serves, and this one ends soon.
+    /// Hands the server over to the program at `binary`, or else at the path of the start, on
+    /// behalf of `author`. When this returns, the next process serves, and this one ends soon.
     ///
     /// # Errors
     /// The reason why this process goes on; clients have noticed at most a pause.
@@ -162,7 +163,7 @@ impl Upgrades {
         let version = successor.prepare(self)?;
         let still = Standstill::begin(service, running, gate, standstill)
             .context("the server does not come to a standstill")?;
-        // Before it is known that they are on disk, since nothing is written for the image.
+        // The image has no records that wait for the disk, so all of them are written first.
         service.server().engine().write_all_records();
         self.sync_records()?;
         let frozen = still.image(exports)?;
@@ -235,7 +236,7 @@ impl Upgrades {
     }
 }
 
-/// The next process. It is ended when this is dropped, unless it serves.
+/// The next process. Dropping this ends it, unless it serves.
 struct Successor<'s> {
     starter: &'s Starter,
     channel: HandoverChannel,
@@ -244,7 +245,7 @@ struct Successor<'s> {
 }
 
 impl Successor<'_> {
-    /// Has it read its configuration; returns the version of its program.
+    /// Makes it read its configuration; returns the version of its program.
     fn prepare(&self, upgrades: &Upgrades) -> anyhow::Result<String> {
         let until = Instant::now() + PREPARE_TIME_MAX;
         let parts = &upgrades.parts;
@@ -282,10 +283,10 @@ impl Successor<'_> {
         }
     }
 
-    /// Has it serve.
+    /// Tells it to serve.
     ///
     /// # Errors
-    /// It does not, and never will.
+    /// It does not serve, and never will.
     fn go(&mut self) -> anyhow::Result<()> {
         let until = Instant::now() + GO_TIME_MAX;
         self.send(&Order::Go, &[], until)?;
@@ -323,7 +324,7 @@ impl Successor<'_> {
         }
     }
 
-    /// Leaves it to itself, when administrators reach it.
+    /// Waits until administrators reach it, and lets it run on its own.
     fn leave(self) {
         let _ = self.channel.receive::<SuccessorAnswer>(Instant::now() + LISTEN_TIME_MAX);
     }

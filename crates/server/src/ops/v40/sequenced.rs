@@ -50,7 +50,8 @@ impl SequencedCall {
 /// # Errors
 /// The reason to defer the COMPOUND, where it may not block.
 pub(super) fn turn<'o>(c: &Compound<'_>, owner: &'o StateOwner) -> Result<Turn<'o>, DeferReason> {
-    owner.turn(c.may_wait()).ok_or(DeferReason::CurrentExport)
+    let turn = if c.may_wait() { Some(owner.turn()) } else { owner.try_turn() };
+    turn.ok_or(DeferReason::CurrentExport)
 }
 
 /// Runs an operation in its turn, or answers a copy of it.

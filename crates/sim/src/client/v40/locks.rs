@@ -3,7 +3,7 @@
 
 use super::{Opened40, SimClient40, is_counted};
 use crate::client::locked::{LockedBytes, held_until};
-use crate::client::{CELLS, Creates, Op, Reply, at, put};
+use crate::client::{CELLS, CompoundReply, Creates, LockClaim, Op, at, lock_range, put};
 use crate::trace::digest;
 use crate::world::Inner;
 use nfs4::*;
@@ -38,14 +38,8 @@ enum ReclaimEnd {
 }
 
 impl LockFile40 {
-    fn range(write: bool, start: usize, length: usize) -> (NfsLockType4, u64, u64) {
-        let locktype = if write { NfsLockType4::WRITE_LT } else { NfsLockType4::READ_LT };
-        (locktype, start as u64, length as u64)
-    }
-
     /// Makes a LOCK with the next sequence numbers.
-    fn lock(&self, client: &SimClient40, range: (bool, usize, usize), reclaim: bool) -> Op {
-        let (locktype, offset, length) = Self::range(range.0, range.1, range.2);
+    fn lock(&self, client: &SimClient40, range: (bool, usize, usize), claim: LockClaim) -> Op {
         let lock_seqid = self.seqid.wrapping_add(1);
         let locker = match self.locker {
             Some(lock_stateid) => Locker4::FALSE(ExistLockOwner4 { lock_stateid, lock_seqid }),
@@ -56,7 +50,7 @@ impl LockFile40 {
                 lock_owner: StateOwner4 { clientid: client.clientid, owner: self.lock_owner.clone().into() },
             }),
         };
-        NfsArgop4::OP_LOCK(Lock4Args { locktype, reclaim, offset, length, locker })
+        lock_range(range, claim, locker)
     }
 }
 
@@ -100,7 +94,9 @@ impl SimClient40 {
         if !write {
             self.locked(|locked, inner, until| locked.downgrade(inner, range.clone(), until));
         }
-        let lock = |client: &Self, file: &LockFile40| Some(file.lock(client, (write, start, length), false));
+        let lock = |client: &Self, file: &LockFile40| {
+            Some(file.lock(client, (write, start, length), LockClaim::New))
+        };
         let Some(reply) = self.sequenced_lock(file, lock).await else { return };
         match reply.results.last() {
             Some(NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(ok))) => {
@@ -119,7 +115,7 @@ impl SimClient40 {
         let range = start..start + length;
         let released = self.locked(|locked, inner, until| locked.unlock(inner, range, until));
         let unlock = |_: &Self, file: &LockFile40| {
-            let (locktype, offset, length) = LockFile40::range(true, start, length);
+            let (locktype, offset, length) = (NfsLockType4::WRITE_LT, start as u64, length as u64);
             let seqid = file.seqid.wrapping_add(1);
             // Without a lock-owner there is no lock, perhaps because none was left to reclaim.
             let lock_stateid = file.locker?;
@@ -164,7 +160,7 @@ impl SimClient40 {
         &mut self,
         file: &mut LockFile40,
         operation: impl Fn(&Self, &LockFile40) -> Option<Op>,
-    ) -> Option<Reply> {
+    ) -> Option<CompoundReply> {
         while !file.lost {
             let operation = operation(self, file)?;
             let reply = self.try_lock(file, operation).await?;
@@ -181,7 +177,7 @@ impl SimClient40 {
 
     /// Makes one call of a lock-owner and counts it, unless the server did not. The first LOCK is
     /// in the sequence of the open-owner (RFC 7530 section 9.1.7).
-    async fn try_lock(&mut self, file: &mut LockFile40, operation: Op) -> Option<Reply> {
+    async fn try_lock(&mut self, file: &mut LockFile40, operation: Op) -> Option<CompoundReply> {
         let called = self.client.world.now();
         let is_first = file.locker.is_none();
         let reply = self.call(&[put(&file.handle), operation]).await?;
@@ -199,7 +195,7 @@ impl SimClient40 {
     }
 
     /// Gets a client ID from a server that does not know the client, and reclaims.
-    async fn recover(&mut self, file: &mut LockFile40, reply: &Reply) {
+    async fn recover(&mut self, file: &mut LockFile40, reply: &CompoundReply) {
         self.check_loss(reply.status);
         let renewed = self.client.state.borrow().v40.renewed;
         self.client.state.borrow_mut().v40.recovering = Some(renewed);
@@ -236,7 +232,7 @@ impl SimClient40 {
         let ranges = self.locked(|locked, _, _| locked.ranges()).unwrap_or_default();
         for range in ranges {
             loop {
-                let lock = file.lock(self, range, true);
+                let lock = file.lock(self, range, LockClaim::Reclaim);
                 let Some(reply) = self.try_lock(file, lock).await else { return ReclaimEnd::Interrupted };
                 match (reply.results.last(), reply.status) {
                     (Some(NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(ok))), _) => {

@@ -5,7 +5,7 @@ mod locks;
 use super::calls::names;
 use super::locked::LockedBytes;
 use super::security::SimCall;
-use super::{Client, Creates, Op, Reply, Reservation, open_of, put, reclaim_of};
+use super::{Client, CompoundReply, Creates, Op, Reservation, open_of, put, reclaim_of};
 use crate::world::Inner;
 use nfs4::*;
 use std::rc::Rc;
@@ -68,7 +68,7 @@ impl SimClient40 {
     }
 
     /// Makes a call, and repeats it after each lost connection until it has a reply.
-    async fn call(&self, operations: &[Op]) -> Option<Reply> {
+    async fn call(&self, operations: &[Op]) -> Option<CompoundReply> {
         let (client, xid) = (&self.client, self.client.world.xid());
         client.world.note(format_args!("client {} calls {xid} (4.0): {}", client.host, names(operations)));
         let reply = client.send(&SimCall::new(xid, 0, operations), || false).await?;
@@ -117,7 +117,7 @@ impl SimClient40 {
     }
 
     /// Reports a status that is not expected.
-    fn expect(&self, operation: &str, reply: Option<&Reply>, known: &[Nfsstat4]) {
+    fn expect(&self, operation: &str, reply: Option<&CompoundReply>, known: &[Nfsstat4]) {
         let Some(status) = reply.map(|reply| reply.status).filter(|status| !known.contains(status)) else {
             return;
         };
@@ -128,7 +128,7 @@ impl SimClient40 {
     }
 
     /// Counts a request of the open-owner, unless the server did not.
-    fn count(&mut self, reply: &Reply, reached: bool) {
+    fn count(&mut self, reply: &CompoundReply, reached: bool) {
         if is_counted(reply, reached) {
             self.seqid = self.seqid.wrapping_add(1);
         }
@@ -226,7 +226,7 @@ impl SimClient40 {
 
     /// Makes a sequenced call on an open file until the server has executed it, or no longer knows
     /// the open.
-    async fn sequenced(&mut self, handle: &[u8], operation: impl Fn(u32) -> Op) -> Option<Reply> {
+    async fn sequenced(&mut self, handle: &[u8], operation: impl Fn(u32) -> Op) -> Option<CompoundReply> {
         loop {
             let called = self.client.world.now();
             let operations = [put(handle), operation(self.seqid.wrapping_add(1))];
@@ -258,7 +258,7 @@ impl SimClient40 {
 
 /// Returns whether the server counts a request in the sequence of its owner (RFC 7530 section
 /// 9.1.7). `reached` says that the sequenced operation has a result.
-fn is_counted(reply: &Reply, reached: bool) -> bool {
+fn is_counted(reply: &CompoundReply, reached: bool) -> bool {
     let uncounted = [
         Nfsstat4::NFS4ERR_STALE_CLIENTID,
         Nfsstat4::NFS4ERR_STALE_STATEID,

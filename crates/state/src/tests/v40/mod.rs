@@ -96,7 +96,7 @@ impl ConfirmedClient {
         else {
             panic!("opened with what open_check asked for")
         };
-        let mut turn = owner.turn(true).unwrap();
+        let mut turn = owner.turn();
         world.state.v40().opened_40(&mut turn, &stateid, &self.principal, true);
         Ok(stateid)
     }

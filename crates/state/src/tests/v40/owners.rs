@@ -25,7 +25,7 @@ fn a_request_is_run_in_sequence_repeated_from_memory_and_else_refused() {
     let mut world = World::new();
     let client = ConfirmedClient::ready(&mut world, "a");
     let owner = owner(&world, &client, b"o");
-    let mut turn = owner.turn(true).unwrap();
+    let mut turn = owner.turn();
     assert_eq!(turn.begin(77, request(OPEN, 1)), Ok(Begin::Run), "the first may be any");
     assert!(turn.end(77, request(OPEN, 1), replay(NFS4ERR_NOENT)));
     assert_eq!(turn.begin(77, request(OPEN, 1)), Ok(Begin::Replay(replay(NFS4ERR_NOENT))));
@@ -43,7 +43,7 @@ fn the_number_of_a_request_that_could_not_be_placed_is_used_again() {
     let mut world = World::new();
     let client = ConfirmedClient::ready(&mut world, "a");
     let owner = owner(&world, &client, b"o");
-    let mut turn = owner.turn(true).unwrap();
+    let mut turn = owner.turn();
     turn.end(1, request(OPEN, 1), replay(NFS4_OK));
     let again = [
         NFS4ERR_STALE_CLIENTID,
@@ -69,7 +69,7 @@ fn the_sequence_wraps_to_one() {
     let mut world = World::new();
     let client = ConfirmedClient::ready(&mut world, "a");
     let owner = owner(&world, &client, b"o");
-    let mut turn = owner.turn(true).unwrap();
+    let mut turn = owner.turn();
     turn.end(u32::MAX, request(OPEN, 1), replay(NFS4_OK));
     assert_eq!(turn.begin(1, request(OPEN, 2)), Ok(Begin::Run));
     assert_eq!(turn.begin(2, request(OPEN, 2)), Err(NFS4ERR_BAD_SEQID));
@@ -81,7 +81,7 @@ fn an_owner_that_is_not_confirmed_may_begin_anew_with_an_open() {
     let mut world = World::new();
     let client = ConfirmedClient::ready(&mut world, "a");
     let owner = owner(&world, &client, b"o");
-    let mut turn = owner.turn(true).unwrap();
+    let mut turn = owner.turn();
     turn.end(5, request(OPEN, 1), replay(NFS4_OK));
     assert_eq!(turn.begin_open(5, request(OPEN, 1)), Ok(Begin::Replay(replay(NFS4_OK))));
     assert_eq!(turn.begin_open(5, request(OPEN, 2)), Ok(Begin::Run));
@@ -95,10 +95,10 @@ fn an_owner_answers_one_request_at_a_time() {
     let mut world = World::new();
     let client = ConfirmedClient::ready(&mut world, "a");
     let owner = owner(&world, &client, b"o");
-    let turn = owner.turn(true).unwrap();
-    assert!(owner.turn(false).is_none());
+    let turn = owner.turn();
+    assert!(owner.try_turn().is_none());
     drop(turn);
-    assert!(owner.turn(false).is_some());
+    assert!(owner.try_turn().is_some());
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn an_owner_without_opens_goes_for_a_new_one_and_one_with_opens_does_not() {
         owner(&world, &client, name);
     }
     assert!(world.state.counts().owners <= 3);
-    assert!(owner(&world, &client, b"owner").turn(true).unwrap().is_confirmed(), "it has something open");
+    assert!(owner(&world, &client, b"owner").turn().is_confirmed(), "it has something open");
     let held: Vec<_> = [b"x", b"y"].iter().map(|name| owner(&world, &client, *name)).collect();
     let refused = world.state.v40().state_owner(world.now, key, OwnerKind::Open, b"z");
     assert_eq!(refused.err(), Some(NFS4ERR_RESOURCE), "who has a request under way is in use");
@@ -191,7 +191,7 @@ fn unconfirmed_opens_are_cancelled_and_idle_owners_go_later() {
     let Ok(OpenOutcome::Opened(stateid)) = world.state.open(world.now, key, &request, 1, 3) else {
         panic!("not opened")
     };
-    let mut turn = owner.turn(true).unwrap();
+    let mut turn = owner.turn();
     assert!(world.state.v40().opened_40(&mut turn, &stateid, &client.principal, false), "needs OPEN_CONFIRM");
     drop(turn);
     drop(owner);
@@ -217,7 +217,7 @@ fn an_owner_is_kept_for_copies_of_a_close_that_came_late() {
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     world.pass(200);
     let owner = world.state.v40().owner_of_open(world.now, &root(), &stateid).unwrap();
-    let mut turn = owner.turn(true).unwrap();
+    let mut turn = owner.turn();
     world.state.with(|state, effects| state.opens().close(key, &stateid, &1, effects)).unwrap();
     turn.end(1, request(CLOSE, 1), replay(NFS4_OK));
     world.state.v40().keep_closed(&mut turn, &owner, Some(&stateid));
@@ -266,7 +266,7 @@ proptest! {
         let mut world = World::new();
         let client = ConfirmedClient::ready(&mut world, "a");
         let owner = owner(&world, &client, b"o");
-        let mut turn = owner.turn(true).unwrap();
+        let mut turn = owner.turn();
         let (mut seqid, mut runs) = (first.max(1), 0_u64);
         for (number, (kind, copied)) in steps.into_iter().enumerate() {
             let request = request(OPEN, number as u64);
