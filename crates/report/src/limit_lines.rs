@@ -22,11 +22,11 @@ const LABEL: f64 = 12.0;
 pub(crate) struct PlotArea {
     /// The left edge; names, figures and axis labels are outside of it.
     pub left: f64,
-    /// The right edge.
+    /// The right edge, where the axis ends.
     pub right: f64,
-    /// The upper edge.
+    /// The upper edge, at the largest value.
     pub top: f64,
-    /// The lower edge.
+    /// The lower edge, at the smallest value.
     pub bottom: f64,
 }
 

@@ -76,7 +76,7 @@ pub fn deny_writable_code() -> bool {
     unsafe { libc::prctl(libc::PR_SET_MDWE, refuse, 0_u64, 0_u64, 0_u64) == 0 }
 }
 
-/// Has a write behind the process's limit of file sizes (RLIMIT_FSIZE) fail with EFBIG. By default
+/// Makes writes beyond the process's limit of file sizes (RLIMIT_FSIZE) fail with EFBIG. By default
 /// the kernel's signal ends the process, and any client can send such a write.
 pub(crate) fn survive_size_limit() {
     // SAFETY: the signal is ignored, so no handler runs.
