@@ -23,7 +23,7 @@ fn a_listing_has_clients_with_their_opens_locks_and_delegations() {
     let mut clients = world.state.list_clients(world.now, 10).entries;
     clients.sort_by_key(|client| client.owner.clone());
     let [first, second] = clients.as_slice() else { panic!("{clients:?}") };
-    assert_eq!((first.opens, first.locks, first.sessions, first.confirmed), (2, 3, 1, true));
+    assert_eq!((first.opens, first.locks, first.sessions, first.confirmed), (2, 2, 1, true));
     assert_eq!((first.silent.as_secs(), first.expired, &*first.owner), (30, false, &b"a"[..]));
     assert_eq!((first.requests, second.requests), (1, 0));
     assert_eq!((second.opens, &*second.principal.0), (0, &b"gss:host/b@R"[..]));
