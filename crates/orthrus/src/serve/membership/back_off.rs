@@ -88,14 +88,13 @@ pub(super) fn wait(state_dir: &Path, manager: &ServiceManager) {
     if pause.is_zero() {
         return;
     }
+    let (say, over) = channel();
+    end_by_signal(&say);
     let why = format!("{} s after {} failed start(s)", pause.as_secs(), failed.count);
     tracing::warn!(
         "cluster: waiting {why}, since each can begin a grace period for all members; \"systemctl restart\" starts at \
          once"
     );
-    let (say, over) = channel();
-    let signals = say.clone();
-    start("signals", move || end_by_signal(&signals));
     start("pause", move || {
         std::thread::sleep(pause);
         let _ = say.send(false);
@@ -107,17 +106,20 @@ pub(super) fn wait(state_dir: &Path, manager: &ServiceManager) {
     }
 }
 
-/// Starts a thread; without one there is no wait.
+/// Starts a thread, which the process does not wait for.
 fn start(name: &str, run: impl FnOnce() + Send + 'static) {
     let _ = std::thread::Builder::new().name(name.into()).spawn(run);
 }
 
+/// Says when a signal asks the process to end. From here on, it ends the process in no other way.
 fn end_by_signal(say: &Sender<bool>) {
-    if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM])
-        && signals.forever().next().is_some()
-    {
-        let _ = say.send(true);
-    }
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
+    let say = say.clone();
+    start("signals", move || {
+        if signals.forever().next().is_some() {
+            let _ = say.send(true);
+        }
+    });
 }
 
 #[cfg(test)]
