@@ -37,7 +37,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run everything that must pass before a change lands (about 35 minutes on two cores).
+    /// Run everything that must pass before a change lands (about 30 minutes on two cores).
     Ci(ci::Arguments),
     /// Measure the server beside its peers and its floors: runs the package `benches`.
     #[command(disable_help_flag = true)]
