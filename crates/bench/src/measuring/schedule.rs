@@ -62,6 +62,11 @@ pub trait CaseDriver {
     /// Any; they leave the case out.
     fn measure(&mut self, case: &Case, turn: &CaseTurn<'_>) -> Result<Option<Sample>>;
 
+    /// Calibrates the machine's noise before a round. `begun` is the start of the run.
+    fn calibrate(&mut self, begun: Instant) -> Calibration {
+        calibrate(begun)
+    }
+
     /// Abandons the sessions of a failed case's variant without waiting for the server, so that the
     /// variant's next case reconnects.
     ///
@@ -266,7 +271,7 @@ impl Schedule<'_, '_> {
             left -= 1;
         }
         for repetition in 0..self.record.settings.repetitions {
-            let found: Calibration = calibrate(self.begun);
+            let found = self.driver.calibrate(self.begun);
             self.record.calibrations.push(found);
             let first = repetition as usize % ready.len().max(1);
             for case in ready.iter().cycle().skip(first).take(ready.len()) {
