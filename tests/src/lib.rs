@@ -22,7 +22,7 @@ pub use disk::{Disk, Journaling, in_own_mounts};
 pub use domain::{TestDomain, in_domain};
 pub use folders::{data_folder, empty_folder, is_root, open_folder};
 pub use program::{
-    Ended, Installation, is_installed, next_program, nobody, orthrus, program, run, run_within,
+    Ended, Installation, children, is_installed, next_program, nobody, orthrus, program, run, run_within,
 };
 pub use proxy::Proxy;
 pub use server::{Serve, Server, rss_kib};

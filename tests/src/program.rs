@@ -193,6 +193,13 @@ pub fn run_within(mut child: Child, time: Duration) -> Ended {
     }
 }
 
+/// Returns the numbers of the processes that a process has started.
+pub fn children(process: u32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+    let of_task = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children"));
+    tasks.filter_map(|task| of_task(task.ok()?).ok()).collect()
+}
+
 /// Says whether a program of a Debian package is there; where it is not, the test is skipped with
 /// that reason.
 pub fn is_installed(program: &str, package: &str) -> bool {

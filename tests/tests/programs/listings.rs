@@ -3,8 +3,8 @@
 
 use client::{Client, Flavor, OpenHow, Options, Security};
 use e2e::{
-    Ended, Serve, account, data_folder, empty_folder, in_world, is_installed, nobody, orthrus, run,
-    run_within, status,
+    Ended, Serve, account, children, data_folder, empty_folder, found, in_world, is_installed, nobody,
+    orthrus, run, run_within, status,
 };
 use nfs4::NfsLockType4;
 use nfs4::Nfsstat4::*;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 fn ask(state: &Path, arguments: &[&str]) -> Ended {
     run(orthrus(arguments).arg("--state-dir").arg(state))
@@ -390,6 +390,40 @@ fn the_live_status_fills_the_terminal_survives_the_server_and_leaves_the_termina
     }
 }
 
+/// `orthrus status` in a terminal of its own.
+struct LiveStatus {
+    /// The program that holds the other end of the terminal.
+    terminal: Child,
+    screen: ChildStdout,
+    shown: String,
+}
+
+impl LiveStatus {
+    /// Shows the server with this state folder; the shell runs `before` in the terminal first.
+    fn start(state: &Path, before: &str) -> Self {
+        let program = orthrus(["status"]);
+        let shown = format!("exec {:?} status --state-dir {state:?}", program.get_program());
+        let mut script = Command::new("script");
+        // The lines and columns of a screen.
+        script.args(["--quiet", "--return", "--command"]);
+        script.arg(format!("stty rows 50 cols 150; {before} {shown}")).arg("/dev/null");
+        script.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut terminal = script.spawn().expect("it is installed");
+        let screen = terminal.stdout.take().expect("a pipe");
+        Self { terminal, screen, shown: String::new() }
+    }
+
+    /// Only what changes is drawn, without the spaces between words.
+    fn wait_for(&mut self, text: &str) {
+        let mut bytes = [0; 4096];
+        while !self.shown.contains(text) {
+            let count = self.screen.read(&mut bytes).expect("a pipe");
+            assert!(count > 0, "no {text:?} on the screen: {}", self.shown);
+            self.shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+    }
+}
+
 #[test]
 fn the_live_status_of_a_server_that_hangs_says_so_and_ends_by_a_key() {
     if !is_installed("script", "bsdutils") {
@@ -398,29 +432,32 @@ fn the_live_status_of_a_server_that_hangs_says_so_and_ends_by_a_key() {
     let folder = empty_folder();
     let state = folder.path().join("state");
     let server = Serve::new(&state).args(["--memory", "1", "--sec", "sys"]).start();
-    let status = orthrus(["status", "--state-dir"]);
-    let command = format!("{:?} status --state-dir {state:?}", status.get_program());
-    // A terminal for the program, with the lines and columns of a screen.
-    let mut script = Command::new("script");
-    script.args(["--quiet", "--return", "--command"]).arg(format!("stty rows 50 cols 150; {command}"));
-    script.arg("/dev/null").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut terminal = script.spawn().expect("it is installed");
-    let mut screen = terminal.stdout.take().expect("a pipe");
-    let mut shown = String::new();
-    let mut wait_for = |text: &str| {
-        let mut bytes = [0; 4096];
-        while !shown.contains(text) {
-            let count = screen.read(&mut bytes).expect("a pipe");
-            assert!(count > 0, "no {text:?} on the screen: {shown}");
-            shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
-        }
-    };
-    // Only what changes is drawn, without the spaces between words.
-    wait_for("Flavors");
+    let mut status = LiveStatus::start(&state, "");
+    status.wait_for("Flavors");
     server.signal(Signal::SIGSTOP);
-    wait_for("answer");
-    let mut keys = terminal.stdin.take().expect("a pipe");
+    status.wait_for("answer");
+    let mut keys = status.terminal.stdin.take().expect("a pipe");
     keys.write_all(b"q").expect("it runs");
-    assert!(terminal.wait().expect("a child").success());
+    assert!(status.terminal.wait().expect("a child").success());
     server.signal(Signal::SIGCONT);
+}
+
+#[test]
+fn the_live_status_ends_with_its_terminal() {
+    if !is_installed("script", "bsdutils") {
+        return;
+    }
+    let folder = empty_folder();
+    let state = folder.path().join("state");
+    let _server = Serve::new(&state).args(["--memory", "1", "--sec", "sys"]).start();
+    // As at a connection that is lost, and without the signal that comes with it.
+    for before in ["", "trap '' HUP;"] {
+        let mut status = LiveStatus::start(&state, before);
+        status.wait_for("Flavors");
+        let process = children(status.terminal.id()).trim().to_owned();
+        status.terminal.kill().expect("it runs");
+        status.terminal.wait().expect("a child");
+        let commands = || fs::read_to_string(format!("/proc/{process}/cmdline"));
+        found("the end of the program", || commands().unwrap_or_default().is_empty().then_some(()));
+    }
 }

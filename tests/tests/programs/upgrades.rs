@@ -3,8 +3,8 @@
 use client::{Client, Filesystem, Flavor, OpenHow, Options, Security};
 use e2e::upgrade::{fail_under_load, open_files, upgrade_under_load};
 use e2e::{
-    Disk, Ended, Installation, Serve, Server, data_folder, empty_folder, found, in_own_mounts, in_world,
-    is_root, next_program, orthrus, program, run, status,
+    Disk, Ended, Installation, Serve, Server, children, data_folder, empty_folder, found, in_own_mounts,
+    in_world, is_root, next_program, orthrus, program, run, status,
 };
 use handover::HandoverImage;
 use nfs4::{NfsLockType4, OPEN4_SHARE_ACCESS_READ};
@@ -91,13 +91,6 @@ fn a_next_process_that_fails_at_any_step_changes_nothing_for_clients() {
         let mut server = server.args(["--delegations", "all"]).start();
         fail_under_load(world, &mut server, Flavor::Krb5p, &failures);
     });
-}
-
-/// Returns the numbers of the processes that a process has started.
-fn children(process: u32) -> String {
-    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
-    let of_task = |task: fs::DirEntry| fs::read_to_string(task.path().join("children"));
-    tasks.filter_map(|task| of_task(task.ok()?).ok()).collect()
 }
 
 #[test]

@@ -12,7 +12,10 @@ use anyhow::Context;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 use rates::StatusRates;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use screen::StatusHistory;
+use signal_hook::consts::SIGHUP;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -74,6 +77,7 @@ impl StatusArguments {
     fn live(self, first: StatusReport) -> anyhow::Result<()> {
         let stop = stop_flag()?;
         let mut terminal = ratatui::try_init().context("the terminal")?;
+        std::thread::spawn(end_with_terminal);
         let shown = show(&mut terminal, first, &self.reports(), &stop);
         ratatui::restore();
         shown
@@ -90,6 +94,20 @@ impl StatusArguments {
         });
         received
     }
+}
+
+/// Waits for the hangup of the terminal, and ends the program. `crossterm` reads the end of file of
+/// such a terminal over and over and does not return, so no flag could end it.
+fn end_with_terminal() {
+    let output = std::io::stdout();
+    // A hangup needs no flag to be reported.
+    let mut terminal = [PollFd::new(&output, PollFlags::empty())];
+    while !terminal[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+        if poll(&mut terminal, None).is_err_and(|error| error != Errno::INTR) {
+            return;
+        }
+    }
+    std::process::exit(128 + SIGHUP);
 }
 
 fn show(
