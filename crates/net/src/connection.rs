@@ -8,9 +8,9 @@ use crate::image::ConnectionImage;
 use crate::input::Input;
 use crate::ledger::{Budget, ConnectionAccount, address};
 use crate::output::Output;
+use crate::requests::{RequestQueue, memory_of};
 use crate::shared::SharedParts;
 use crate::shares::TenantIndex;
-use crate::sockets::RequestQueue;
 use crate::strangers::TurnTicket;
 use crate::traffic::Traffic;
 use crate::{Request, Stats};
@@ -531,9 +531,4 @@ impl Connection {
         shared.ledger.close(&self.account);
         shared.stats.deferred.fetch_sub(self.deferred, Ordering::Relaxed);
     }
-}
-
-/// Returns the memory of a waiting request, in bytes.
-pub(crate) fn memory_of(record: &Vec<u8>) -> usize {
-    record.capacity() + size_of::<Request>()
 }

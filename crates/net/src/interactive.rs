@@ -6,7 +6,8 @@
 //! that the other work progresses as well.
 
 use crate::driver::Ready;
-use crate::sockets::{RequestQueue, Sockets};
+use crate::requests::RequestQueue;
+use crate::sockets::Sockets;
 use crate::traffic::Lane;
 use crate::{CompletionSender, Reply, Request, Service};
 use std::collections::VecDeque;

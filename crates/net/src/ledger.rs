@@ -15,13 +15,12 @@
 //! The sums are atomic numbers. Requests do not take the lock of the table; opening, trusting and
 //! closing connections and making room do.
 
-use crate::mailbox::Mailbox;
 use crate::{Limits, Stats};
 use rpc::ConnectionId;
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -80,6 +79,12 @@ struct Holding {
     since: AtomicU64,
 }
 
+/// Takes the connections that must make room: their shard, which alone can close them.
+pub(crate) trait EvictionSink: Debug + Send + Sync {
+    /// Requests the end of a connection.
+    fn evict(&self, connection: ConnectionId);
+}
+
 /// The state of one connection that all threads share.
 #[derive(Debug)]
 pub(crate) struct ConnectionAccount {
@@ -87,7 +92,7 @@ pub(crate) struct ConnectionAccount {
     /// Position in the order of arrival.
     order: u64,
     peer: SocketAddr,
-    mailbox: Arc<Mailbox>,
+    shard: Arc<dyn EvictionSink>,
     trusted: AtomicBool,
     /// Whether it was chosen to make room. Its shard closes it soon.
     condemned: AtomicBool,
@@ -242,7 +247,7 @@ impl Ledger {
         id: ConnectionId,
         order: u64,
         peer: SocketAddr,
-        mailbox: Arc<Mailbox>,
+        shard: Arc<dyn EvictionSink>,
     ) -> Result<Arc<ConnectionAccount>, TableFull> {
         let mut table = self.lock();
         let address = address(peer.ip());
@@ -253,7 +258,7 @@ impl Ledger {
             id,
             order,
             peer,
-            mailbox,
+            shard,
             trusted: AtomicBool::new(false),
             condemned: AtomicBool::new(false),
             holdings: Default::default(),
@@ -500,7 +505,7 @@ impl Ledger {
         }
         Stats::add(&self.stats.evicted, 1);
         self.stats.log_closed(account.peer, why);
-        account.mailbox.evict(account.id);
+        account.shard.evict(account.id);
     }
 }
 

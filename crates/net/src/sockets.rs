@@ -4,15 +4,13 @@
 //! [`Sockets::open_lane`] finds that they may be served.
 
 mod charges;
-mod requests;
-
-pub(crate) use requests::RequestQueue;
 
 use crate::connection::{Connection, IoProgress};
 use crate::driver::{EpollDriver, Ready};
 use crate::ids::IdHash;
 use crate::ledger::{BUSY_TIME, Budget};
 use crate::mailbox::{Arrival, Mailbox};
+use crate::requests::RequestQueue;
 use crate::shared::SharedParts;
 use crate::shares::TenantShares;
 use crate::stillness::Exported;
