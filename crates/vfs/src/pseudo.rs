@@ -16,7 +16,8 @@
 //! pseudo directory is named by its fileid, which is derived from its path: handles survive
 //! restarts and reloads.
 
-use crate::exports::any_admits;
+use crate::export::any_admits;
+use crate::pseudo_path::path_hash;
 use crate::{Attributes, ClientPeer, Export, ExportsError, FileType, SecFlavor, Timestamp, Unresolved};
 use std::{collections::HashMap, sync::Arc};
 
@@ -391,13 +392,4 @@ fn add(list: &mut Vec<SecFlavor>, flavor: SecFlavor) {
     if !list.contains(&flavor) {
         list.push(flavor);
     }
-}
-
-/// Hashes a path to a fileid (FNV-1a, 63 bits, above the reserved cookies): the same on every
-/// machine.
-pub(crate) fn path_hash(path: &str) -> u64 {
-    let hash = path.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    (hash >> 1).max(3)
 }
