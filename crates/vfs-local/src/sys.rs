@@ -11,9 +11,11 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
+/// Bytes of an object handle before the kernel's handle: the version, the kind, the inode number.
+pub(crate) const HANDLE_PREFIX: usize = 11;
 /// Longest handle of a file system that fits, in bytes; ext4 has 8, xfs and tmpfs 12, btrfs up to
 /// 40.
-pub(crate) const FS_HANDLE_MAX: usize = vfs::OBJECT_HANDLE_MAX - crate::handle::PREFIX;
+pub(crate) const FS_HANDLE_MAX: usize = vfs::OBJECT_HANDLE_MAX - HANDLE_PREFIX;
 
 /// A handle as the kernel gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

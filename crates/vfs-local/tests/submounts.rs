@@ -532,12 +532,15 @@ fn mounted_over_a_folder_or_renamed_it_is_not_at_its_path_any_more() {
     fs::create_dir(&path).unwrap();
     let options = LocalOptions::default();
     let folder = LocalBackend::open(&path, &options).unwrap().folder();
-    assert!(folder.is_at(&path, &options));
+    assert!(folder.is_at(&path, &options.clients_folders));
     place.mount("folder");
-    assert!(!folder.is_at(&path, &options));
+    assert!(!folder.is_at(&path, &options.clients_folders));
     assert!(place.unmount("folder", &[]));
     fs::rename(&path, place.path("renamed")).unwrap();
-    assert!(folder.is_at(&path, &options), "a path that leads nowhere tells nothing");
+    assert!(folder.is_at(&path, &options.clients_folders), "a path that leads nowhere tells nothing");
     fs::create_dir(&path).unwrap();
-    assert!(!folder.is_at(&path, &options) && folder.is_at(&place.path("renamed"), &options));
+    assert!(
+        !folder.is_at(&path, &options.clients_folders)
+            && folder.is_at(&place.path("renamed"), &options.clients_folders)
+    );
 }
