@@ -1,4 +1,4 @@
-//! The client: one session, its connections and its identities.
+//! The client: one session and its connections.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
 use rng::SplitMix64;
-use rpc::gss::RpcGssServiceT;
 use rpc::memory;
 
 use crate::callback::ClientBackChannel;
@@ -25,25 +24,9 @@ use crate::slots::SlotTable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub(crate) u64);
 
-/// The index of an identity within its client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct IdentityId(pub(crate) usize);
-
-impl IdentityId {
-    /// The identity of [`Options::security`].
-    pub const USER: Self = Self(0);
-    /// The identity of [`Options::machine`].
-    pub const MACHINE: Self = Self(1);
-}
-
 /// Options of one call that override those of its client.
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {
-    /// The identity that makes the call.
-    pub identity: IdentityId,
-    /// A service other than the identity's; RPCSEC_GSS selects the service per call (RFC 2203
-    /// section 5.3.1).
-    pub service: Option<RpcGssServiceT>,
     /// The time limit of the call; [`Options::call_timeout`] if `None`.
     pub timeout: Option<Duration>,
     /// The caller's own value, which is copied to the completion.
@@ -87,7 +70,7 @@ pub struct Statistics {
 pub struct Client {
     pub(crate) options: Options,
     pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) identities: Vec<Identity>,
+    pub(crate) identity: Identity,
     pub(crate) owner: Owner,
     pub(crate) session: Session,
     pub(crate) slots: SlotTable,
@@ -109,8 +92,6 @@ pub struct Client {
     pub(crate) open_owners: u64,
     /// Draws the times of [`Options::lag_max`].
     pub(crate) random: SplitMix64,
-    /// The identity of calls by the blocking methods.
-    pub(crate) identity: IdentityId,
     /// The earliest time of the next attempt to establish a context.
     pub(crate) context_retry_at: Instant,
     /// The handler of callbacks and the state of the backchannel.
@@ -134,12 +115,10 @@ impl Client {
     /// Any [`Error`]; state already created at the server expires with its lease.
     pub fn connect(options: Options) -> Result<Self, Error> {
         let addresses = resolve(&options.host, options.port)?;
-        let user = Identity::new(&options.security)?;
-        let machine = Identity::new(options.machine.as_ref().unwrap_or(&options.security))?;
+        let mut identity = Identity::new(&options.security)?;
         let owner = Owner::new(&options)?;
-        let mut identities = vec![user, machine];
         let mut first = raw(&options, &addresses)?;
-        let session = control(&options, &mut identities, &mut first).establish(&owner, &options)?;
+        let session = control(&options, &mut identity, &mut first).establish(&owner, &options)?;
         let now = Instant::now();
         let mut client = Self {
             slots: SlotTable::new(session.fore.ca_maxrequests),
@@ -157,17 +136,15 @@ impl Client {
             status_flags: 0,
             open_owners: 0,
             random: SplitMix64(0),
-            identity: IdentityId::USER,
             context_retry_at: now,
             back: ClientBackChannel::default(),
             recalls: Vec::new(),
             options,
             addresses,
-            identities,
+            identity,
             owner,
             session,
         };
-        client.share_context(IdentityId::MACHINE);
         for _ in 1..client.options.connections.max(1) {
             let link = client.new_link(None)?;
             client.links.push(link);
@@ -176,18 +153,6 @@ impl Client {
             client.finish_reclaim()?;
         }
         Ok(client)
-    }
-
-    /// Shares a context between machine and user if the machine has no identity of its own.
-    pub(crate) fn share_context(&mut self, id: IdentityId) {
-        let [user, machine, ..] = &mut self.identities[..] else { return };
-        let (from, to) = if id == IdentityId::USER { (user, machine) } else { (machine, user) };
-        if self.options.machine.is_none()
-            && id.0 <= IdentityId::MACHINE.0
-            && let (Identity::Gss { context: made, .. }, Identity::Gss { context: shared, .. }) = (from, to)
-        {
-            shared.clone_from(made);
-        }
     }
 
     /// Sends RECLAIM_COMPLETE to end the reclaim of state. The client may have sent it before.
@@ -204,9 +169,9 @@ impl Client {
         }
     }
 
-    /// Returns the current security context of an identity, if any.
-    pub fn context(&self, identity: IdentityId) -> Option<Arc<GssContext>> {
-        self.identities.get(identity.0)?.context().cloned()
+    /// Returns the current security context, if any.
+    pub fn context(&self) -> Option<Arc<GssContext>> {
+        self.identity.context().cloned()
     }
 
     /// Returns the session as the server granted it.
@@ -270,9 +235,9 @@ impl Client {
         memory::give(reply.into_record());
     }
 
-    /// Returns a handle for client and session operations, as the machine, on `connection`.
+    /// Returns a handle for client and session operations on `connection`.
     pub fn control<'a>(&'a mut self, connection: &'a mut RawConnection) -> Control<'a> {
-        control(&self.options, &mut self.identities, connection)
+        control(&self.options, &mut self.identity, connection)
     }
 
     /// Destroys the session, the client and the contexts at the server. A client with open files
@@ -291,21 +256,21 @@ impl Client {
             None => raw(&self.options, &self.addresses)?,
         };
         let (session, client_id) = (self.session.id, self.session.client_id);
-        let mut control = control(&self.options, &mut self.identities, &mut connection);
+        let mut control = control(&self.options, &mut self.identity, &mut connection);
         let ended =
             control.destroy_session(&session).and_then(|()| match control.destroy_client(client_id) {
                 Err(error) if error.is(Nfsstat4::NFS4ERR_CLIENTID_BUSY) => Ok(()),
                 other => other,
             });
         let timeout = self.options.connect_timeout;
-        let mut contexts: Vec<_> = self.identities.iter().filter_map(Identity::context).cloned().collect();
-        contexts.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        let destroyed =
-            contexts.iter().try_for_each(|context| match context.destroy(&mut connection, timeout) {
+        let destroyed = match self.identity.context() {
+            None => Ok(()),
+            Some(context) => match context.destroy(&mut connection, timeout) {
                 // A restart of the server has already ended it.
                 Err(error) if error.is_context_lost() => Ok(()),
                 other => other,
-            });
+            },
+        };
         ended.and(destroyed)
     }
 }
@@ -321,23 +286,15 @@ fn data_max(wanted: u32, size: u32) -> u32 {
 }
 
 pub(crate) fn raw(options: &Options, addresses: &[SocketAddr]) -> Result<RawConnection, Error> {
-    let sys = |security: &Security| matches!(security, Security::Sys(_));
-    let low = sys(&options.security) || options.machine.as_ref().is_some_and(sys);
+    let low = matches!(options.security, Security::Sys(_));
     let (timeout, record_size_max) = (options.connect_timeout, options.record_size_max);
     Ok(RawConnection::connect_from(options.source, low, addresses, timeout, record_size_max)?)
 }
 
 pub(crate) fn control<'a>(
     options: &Options,
-    identities: &'a mut [Identity],
+    identity: &'a mut Identity,
     connection: &'a mut RawConnection,
 ) -> Control<'a> {
-    // The machine is the second of at least two identities.
-    let machine = IdentityId::MACHINE.0.min(identities.len().saturating_sub(1));
-    Control {
-        connection,
-        identity: &mut identities[machine],
-        minor_version: options.minor_version,
-        timeout: options.call_timeout,
-    }
+    Control { connection, identity, minor_version: options.minor_version, timeout: options.call_timeout }
 }

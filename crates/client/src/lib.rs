@@ -26,7 +26,7 @@ mod session;
 mod slots;
 
 pub use callback::CallbackAnswer;
-pub use client::{CallOptions, Client, Completion, IdentityId, Statistics, Ticket};
+pub use client::{CallOptions, Client, Completion, Statistics, Ticket};
 pub use compound::Compound;
 pub use error::{Error, ProtectionError, ResultsError, RpcError, TransportError};
 pub use filesystem::Filesystem;

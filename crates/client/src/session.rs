@@ -105,7 +105,7 @@ impl Control<'_> {
             self.identity.renew(self.connection, self.timeout)?;
         }
         let xid = u32::from_be_bytes(random()?);
-        let head = Head::nfs(xid, NFSPROC4_COMPOUND, self.identity.machine_protection()?);
+        let head = Head::nfs(xid, NFSPROC4_COMPOUND, self.identity.state_protection()?);
         let body = head.call(self.connection, arguments, self.timeout)?;
         Reply::new(body, false)
     }
@@ -202,7 +202,7 @@ impl Control<'_> {
         self.one(&NfsArgop4::OP_DESTROY_CLIENTID(arguments), nothing)
     }
 
-    /// Returns the context for callbacks: the machine's, which the preceding EXCHANGE_ID used.
+    /// Returns the context for callbacks: that of the preceding EXCHANGE_ID.
     fn callback_context(&self, options: &Options) -> Result<Option<CallbackContext>, Error> {
         match (options.callback_service, self.identity.context()) {
             (None, _) => Ok(None),
@@ -234,7 +234,7 @@ impl Control<'_> {
     }
 }
 
-/// Returns the operations that only the machine may call, and those that it may call for users.
+/// Returns the operations that need the machine credential, and those that it also permits.
 fn machine_operations() -> StateProtectOps4 {
     let set = |operations: &[NfsOpnum4]| {
         operations.iter().fold(Bitmap4::EMPTY, |set, operation| set.with(*operation as u32))

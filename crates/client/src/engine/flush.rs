@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::call::{CallStage, EngineCall};
 use super::link::{Link, LinkState};
-use crate::client::{CallOptions, Client, IdentityId, Ticket};
+use crate::client::{CallOptions, Client, Ticket};
 use crate::compound::{Compound, assign};
 use crate::error::Error;
 use crate::security::{Expected, Head, OutgoingCall, seal};
@@ -18,7 +18,7 @@ const RUN_MAX: usize = 16;
 type Place = (u32, usize);
 
 impl Client {
-    /// Submits a COMPOUND as the user. The next [`Client::flush`] or [`Client::poll`] sends it; if
+    /// Submits a COMPOUND. The next [`Client::flush`] or [`Client::poll`] sends it; if
     /// all slots are in use, it waits for one.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Client {
     /// Submits a COMPOUND; see [`Client::submit`].
     ///
     /// # Errors
-    /// As [`Client::submit`], and for an unknown identity.
+    /// The same as [`Client::submit`].
     pub fn submit_with(&mut self, compound: Compound, options: CallOptions) -> Result<Ticket, Error> {
         let xid = self.accept(compound, options, false)?;
         self.calls.get(xid).map(|call| call.ticket).ok_or(Error::Misuse("the call is gone"))
@@ -45,17 +45,12 @@ impl Client {
         if !compound.is_in_session() {
             return Err(Error::Misuse("a COMPOUND without SEQUENCE goes over a connection of its own"));
         }
-        if options.identity.0 >= self.identities.len() {
-            return Err(Error::Misuse("the identity belongs to another client"));
-        }
         let added = self.calls.add(EngineCall {
             xid: 0,
             ticket: Ticket(0),
             tag: options.tag,
             repeatable: compound.is_repeatable(),
             message: compound.into_message(&self.session.id),
-            identity: options.identity.0,
-            service: options.service,
             internal,
             slot: None,
             link: 0,
@@ -75,7 +70,7 @@ impl Client {
     /// Fails only if the system has no random bytes; completions report the failures of calls.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.assign_slots();
-        self.make_contexts();
+        self.make_context();
         let (places, mut calls) = self.take_ready()?;
         if !calls.is_empty() {
             seal(&mut calls, &mut self.confounders)?;
@@ -103,9 +98,7 @@ impl Client {
             };
             // A window smaller than the slot table bounds the calls in flight (RFC 2203 section
             // 5.3.3.1).
-            let outstanding_max =
-                self.identities.get(call.identity).map_or(u32::MAX, |identity| identity.outstanding_max());
-            if self.slots.busy() >= outstanding_max {
+            if self.slots.busy() >= self.identity.outstanding_max() {
                 return;
             }
             let Some(slot) = self.slots.acquire() else { return };
@@ -137,19 +130,13 @@ impl Client {
         up.unwrap_or_else(|| turn(1))
     }
 
-    /// Establishes the contexts that queued calls need.
-    fn make_contexts(&mut self) {
+    /// Establishes the context that queued calls need.
+    fn make_context(&mut self) {
         let now = Instant::now();
-        let needed = |identity: &crate::security::Identity| identity.needs_context() || identity.is_worn(now);
-        if !self.identities.iter().any(needed) {
-            return;
-        }
-        for index in 0..self.identities.len() {
-            let queued = self.links.iter().flat_map(|link| &link.queued);
-            let wanted = queued.filter_map(|xid| self.calls.get(*xid)).any(|call| call.identity == index);
-            if wanted && self.identities.get(index).is_some_and(needed) {
-                self.renew_context(IdentityId(index), now);
-            }
+        let is_due = self.identity.needs_context() || self.identity.is_worn(now);
+        if is_due && self.links.iter().flat_map(|link| &link.queued).any(|xid| self.calls.get(*xid).is_some())
+        {
+            self.renew_context(now);
         }
     }
 
@@ -160,13 +147,12 @@ impl Client {
             for _ in 0..link.queued.len() {
                 let Some(xid) = link.queued.pop_front() else { break };
                 let Some(call) = self.calls.get_mut(xid) else { continue };
-                let Some(identity) = self.identities.get(call.identity) else { continue };
-                if identity.needs_context() {
+                if self.identity.needs_context() {
                     // A context may follow later; otherwise the call times out.
                     link.queued.push_back(xid);
                     continue;
                 }
-                let head = Head::nfs(call.xid, NFSPROC4_COMPOUND, identity.protection(call.service)?);
+                let head = Head::nfs(call.xid, NFSPROC4_COMPOUND, self.identity.protection()?);
                 calls.push(OutgoingCall { message: std::mem::take(&mut call.message), head });
                 places.push((xid, index));
             }

@@ -50,21 +50,13 @@ impl Client {
         }
     }
 
-    /// Calls a COMPOUND as the user and waits for its reply. Keeps the completions of other calls
-    /// for [`Client::poll`].
+    /// Calls a COMPOUND and waits for its reply. Keeps the completions of other calls for
+    /// [`Client::poll`].
     ///
     /// # Errors
     /// Any [`Error`] but that of a failed operation: see [`Reply::check`].
     pub fn call(&mut self, compound: Compound) -> Result<Reply, Error> {
-        self.call_with(compound, CallOptions::default())
-    }
-
-    /// Calls a COMPOUND and waits for its reply; see [`Client::call`].
-    ///
-    /// # Errors
-    /// The same as [`Client::call`].
-    pub fn call_with(&mut self, compound: Compound, options: CallOptions) -> Result<Reply, Error> {
-        let ticket = self.submit_with(compound, options)?;
+        let ticket = self.submit(compound)?;
         self.wait(ticket)
     }
 
@@ -325,9 +317,7 @@ impl Client {
         }
         call.renewals += 1;
         let index = call.link;
-        for identity in &mut self.identities {
-            identity.forget(context);
-        }
+        self.identity.forget(context);
         if let Some(link) = self.links.get_mut(index) {
             link.queued.push_back(xid);
         }

@@ -8,7 +8,7 @@ use rpc::AcceptStat;
 
 use super::call::CallStage;
 use super::link::{Connection, Link, LinkState};
-use crate::client::{Client, IdentityId, control, raw};
+use crate::client::{Client, control, raw};
 use crate::error::{Error, RpcError, TransportError};
 use crate::raw::RawConnection;
 use crate::security::{GssInitiation, Identity};
@@ -120,7 +120,7 @@ impl Client {
     fn connect_link(&mut self, must_bind: bool, trunk: Option<SocketAddr>) -> Result<Connection, Error> {
         let mut connection =
             raw(&self.options, trunk.as_ref().map_or(&self.addresses, std::slice::from_ref))?;
-        if must_bind || self.session.protected || self.options.bind_always || self.options.backchannel {
+        if must_bind || self.session.protected || self.options.backchannel {
             self.bind(&mut connection)?;
         }
         Ok(Connection::new(connection)?)
@@ -133,7 +133,7 @@ impl Client {
             true => ChannelDirFromClient4::CDFC4_FORE_OR_BOTH,
             false => ChannelDirFromClient4::CDFC4_FORE,
         };
-        match control(&self.options, &mut self.identities, connection).bind(&session, direction) {
+        match control(&self.options, &mut self.identity, connection).bind(&session, direction) {
             Err(error) if !error.is_session_lost() => Err(error),
             _ => Ok(()),
         }
@@ -159,7 +159,7 @@ impl Client {
     pub fn trunk(&mut self, address: SocketAddr) -> Result<bool, Error> {
         let mut connection = raw(&self.options, &[address])?;
         let (owner, protection) = (self.owner.clone(), self.options.state_protection);
-        let mut control = control(&self.options, &mut self.identities, &mut connection);
+        let mut control = control(&self.options, &mut self.identity, &mut connection);
         let found = control.exchange_id(&owner, protection)?;
         if !self.session.trunks_with(&found) {
             return Ok(false);
@@ -170,13 +170,13 @@ impl Client {
         Ok(true)
     }
 
-    /// Establishes a new context for an identity. A permanent failure fails the calls that need it;
+    /// Establishes a new context. A permanent failure fails the calls that need it;
     /// a temporary one is retried until they time out.
-    pub(super) fn renew_context(&mut self, id: IdentityId, now: Instant) {
+    pub(super) fn renew_context(&mut self, now: Instant) {
         if now < self.context_retry_at {
             return;
         }
-        match self.try_renew(id) {
+        match self.try_renew() {
             Ok(()) => self.statistics.contexts_renewed += 1,
             Err(error) if is_passing(&error) => {
                 self.context_retry_at = Instant::now() + self.options.backoff;
@@ -184,46 +184,31 @@ impl Client {
             Err(error) => {
                 self.context_retry_at = Instant::now() + self.options.backoff;
                 // A worn context still works; without any context the calls fail.
-                if self.identities.get(id.0).is_some_and(|identity| identity.needs_context()) {
-                    self.fail_queued(id, error);
+                if self.identity.needs_context() {
+                    self.fail_queued(error);
                 }
             }
         }
     }
 
-    fn try_renew(&mut self, id: IdentityId) -> Result<(), Error> {
-        let Some(Identity::Gss { credential, context }) = self.identities.get_mut(id.0) else {
-            return Ok(());
-        };
+    fn try_renew(&mut self) -> Result<(), Error> {
+        let Identity::Gss { credential, context } = &mut self.identity else { return Ok(()) };
         // Without a valid ticket there is no reason to connect.
         let initiation = GssInitiation::new(credential)?;
         let mut connection = raw(&self.options, &self.addresses)?;
         *context = Some(initiation.establish(&mut connection, self.options.connect_timeout)?);
-        self.share_context(id);
         Ok(())
     }
 
-    /// Fails the queued calls of an identity; the first one gets the original error.
-    fn fail_queued(&mut self, id: IdentityId, error: Error) {
+    /// Fails the queued calls; the first one gets the original error.
+    fn fail_queued(&mut self, error: Error) {
         let mut error = Some(error);
-        for index in 0..self.links.len() {
-            let Some(link) = self.links.get_mut(index) else { continue };
-            for xid in std::mem::take(&mut link.queued) {
-                match self.calls.get(xid) {
-                    Some(call) if call.identity == id.0 => {
-                        let slot = call.slot.map(|slot| (slot, false));
-                        let error =
-                            error.take().unwrap_or(Error::Misuse("no security context could be made"));
-                        self.complete(xid, slot, Err(error));
-                    }
-                    Some(_) => {
-                        if let Some(link) = self.links.get_mut(index) {
-                            link.queued.push_back(xid);
-                        }
-                    }
-                    None => {}
-                }
-            }
+        let queued: Vec<u32> = self.links.iter_mut().flat_map(|link| link.queued.drain(..)).collect();
+        for xid in queued {
+            let Some(call) = self.calls.get(xid) else { continue };
+            let slot = call.slot.map(|slot| (slot, false));
+            let error = error.take().unwrap_or(Error::Misuse("no security context could be made"));
+            self.complete(xid, slot, Err(error));
         }
     }
 
@@ -247,9 +232,8 @@ impl Client {
         }
         self.links.iter_mut().for_each(|link| link.queued.clear());
         let mut first = raw(&self.options, &self.addresses)?;
-        let mut control = control(&self.options, &mut self.identities, &mut first);
+        let mut control = control(&self.options, &mut self.identity, &mut first);
         self.session = control.establish(&self.owner, &self.options)?;
-        self.share_context(IdentityId::MACHINE);
         self.back.reset();
         self.slots = SlotTable::new(self.session.fore.ca_maxrequests);
         let trunks: Vec<_> = self.links.iter().skip(1).map(|link| link.trunk).collect();

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use nfs4::{Getattr4Resok, Getfh4Resok, NfsArgop4, NfsFh4, NfsOpnum4};
 
-use crate::client::{CallOptions, Client, IdentityId, Ticket};
+use crate::client::{Client, Ticket};
 use crate::compound::Compound;
 use crate::error::Error;
 use crate::options::Options;
@@ -93,8 +93,7 @@ impl Client {
     fn submit_built(&mut self, build: &impl Fn(&mut Compound)) -> Result<Ticket, Error> {
         let mut compound = self.compound();
         build(&mut compound);
-        let options = CallOptions { identity: self.identity, ..CallOptions::default() };
-        self.submit_with(compound, options)
+        self.submit(compound)
     }
 
     /// Returns for how long a call is retried at most.
@@ -117,11 +116,6 @@ impl Client {
             |compound| compound.putfh(handle).operation(operation),
             |reply| read(reply.results().done(NfsOpnum4::OP_PUTFH)?, operation.discriminant()),
         )
-    }
-
-    /// Sets the identity of later calls by [`Client::perform`] and the methods built on it.
-    pub fn act_as(&mut self, identity: IdentityId) {
-        self.identity = identity;
     }
 }
 
