@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use nfs4::*;
 
-use crate::callback::BACK_SLOTS;
 use crate::compound::Compound;
 use crate::error::Error;
 use crate::options::{Options, StateProtection};
@@ -21,6 +20,9 @@ const CACHED_RESPONSE_MAX: u32 = 8 << 10;
 /// Operations per COMPOUND that the client requests, since a long path needs one LOOKUP per
 /// component.
 const OPERATIONS_MAX: u32 = 128;
+
+/// Slots of the backchannel that the client offers.
+pub(crate) const BACK_SLOTS: u32 = 4;
 
 /// A session as the server granted it.
 #[derive(Clone, Debug)]
@@ -79,6 +81,17 @@ pub struct Control<'a> {
     pub minor_version: u32,
     /// The time limit of each call.
     pub timeout: Duration,
+}
+
+impl<'a> Control<'a> {
+    /// Makes calls on `connection`, as the options of a client say.
+    pub(crate) fn new(
+        options: &Options,
+        identity: &'a mut Identity,
+        connection: &'a mut RawConnection,
+    ) -> Self {
+        Self { connection, identity, minor_version: options.minor_version, timeout: options.call_timeout }
+    }
 }
 
 impl Control<'_> {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::client::Ticket;
+use super::Ticket;
 use crate::message::Message;
 use crate::security::Expected;
 use crate::slots::Slot;

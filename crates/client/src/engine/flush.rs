@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use super::call::{CallStage, EngineCall};
-use super::link::{Link, LinkState};
-use crate::client::{CallOptions, Client, Ticket};
+use super::{CallEngine, CallOptions, Ticket};
 use crate::compound::{Compound, assign};
 use crate::error::Error;
 use crate::security::{Expected, Head, OutgoingCall, seal};
@@ -17,31 +16,15 @@ const RUN_MAX: usize = 16;
 /// The XID of a call and the index of its connection.
 type Place = (u32, usize);
 
-impl Client {
-    /// Submits a COMPOUND. The next [`Client::flush`] or [`Client::poll`] sends it; if
-    /// all slots are in use, it waits for one.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] for a COMPOUND without a session, and if 16,384 calls are in progress.
-    pub fn submit(&mut self, compound: Compound) -> Result<Ticket, Error> {
-        self.submit_with(compound, CallOptions::default())
-    }
-
-    /// Submits a COMPOUND; see [`Client::submit`].
-    ///
-    /// # Errors
-    /// The same as [`Client::submit`].
-    pub fn submit_with(&mut self, compound: Compound, options: CallOptions) -> Result<Ticket, Error> {
-        let xid = self.accept(compound, options, false)?;
+impl CallEngine {
+    /// Accepts a COMPOUND, and returns the ticket of the call.
+    pub(crate) fn submit(&mut self, compound: Compound, options: CallOptions) -> Result<Ticket, Error> {
+        let xid = self.accept(compound, options)?;
         self.calls.get(xid).map(|call| call.ticket).ok_or(Error::Misuse("the call is gone"))
     }
 
-    pub(crate) fn accept(
-        &mut self,
-        compound: Compound,
-        options: CallOptions,
-        internal: bool,
-    ) -> Result<u32, Error> {
+    /// Accepts a COMPOUND, and returns its XID.
+    pub(super) fn accept(&mut self, compound: Compound, options: CallOptions) -> Result<u32, Error> {
         if !compound.is_in_session() {
             return Err(Error::Misuse("a COMPOUND without SEQUENCE goes over a connection of its own"));
         }
@@ -51,7 +34,7 @@ impl Client {
             tag: options.tag,
             repeatable: compound.is_repeatable(),
             message: compound.into_message(&self.session.id),
-            internal,
+            internal: false,
             slot: None,
             link: 0,
             stage: CallStage::Waiting,
@@ -68,7 +51,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails only if the system has no random bytes; completions report the failures of calls.
-    pub fn flush(&mut self) -> Result<(), Error> {
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
         self.assign_slots();
         self.make_context();
         let (places, mut calls) = self.take_ready()?;
@@ -79,10 +62,12 @@ impl Client {
         for ((xid, link), call) in places.into_iter().zip(calls) {
             self.hand_over(xid, link, call);
         }
-        if self.options.lag_max.is_some() {
-            self.pace(Instant::now());
+        if let Some(lag_max) = self.options.lag_max {
+            self.links.pace(lag_max, self.statistics.calls_sent, self.calls.len(), Instant::now());
         }
-        self.write_all();
+        for failed in self.links.write(&self.calls) {
+            self.cut(failed);
+        }
         Ok(())
     }
 
@@ -107,27 +92,15 @@ impl Client {
             call.stage = CallStage::Queued;
             self.waiting.pop_front();
             if run % run_max == 0 {
-                self.last_link = self.next_link();
+                self.links.turn();
             }
             run += 1;
-            let link = self.last_link;
+            let link = self.links.last();
             if let Some(call) = self.calls.get_mut(xid) {
                 call.link = link;
             }
-            if let Some(link) = self.links.get_mut(link) {
-                link.queued.push_back(xid);
-            }
+            self.links.queue(link, xid);
         }
-    }
-
-    /// Selects connections in turn. Uses failed connections only if all have failed, and none that
-    /// holds back calls.
-    fn next_link(&self) -> usize {
-        let count = self.links.len().max(1);
-        let turn = |step| (self.last_link + step) % count;
-        let fit = |link: &Link| link.is_up() && !link.is_held();
-        let up = (1..=count).map(turn).find(|link| self.links.get(*link).is_some_and(fit));
-        up.unwrap_or_else(|| turn(1))
     }
 
     /// Establishes the context that queued calls need.
@@ -165,23 +138,9 @@ impl Client {
             call.message = sealed.message;
             call.stage = CallStage::Sent(Expected::of(&sealed.head.protection));
         }
-        if let Some(connection) = self.links.get_mut(link).and_then(|link| link.connection()) {
+        if let Some(connection) = self.links.connection(link) {
             connection.push(xid);
             self.statistics.calls_sent += 1;
-        }
-    }
-
-    fn write_all(&mut self) {
-        for index in 0..self.links.len() {
-            let Some(link) = self.links.get_mut(index) else { continue };
-            let held = link.is_held();
-            let LinkState::Up(connection) = &mut link.state else { continue };
-            if held {
-                continue;
-            }
-            if connection.wants_to_write() && connection.write(&self.calls).is_err() {
-                self.cut(index);
-            }
         }
     }
 }

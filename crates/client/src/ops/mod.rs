@@ -25,8 +25,9 @@ use std::time::{Duration, Instant};
 
 use nfs4::{Getattr4Resok, Getfh4Resok, NfsArgop4, NfsFh4, NfsOpnum4};
 
-use crate::client::{Client, Ticket};
+use crate::client::Client;
 use crate::compound::Compound;
+use crate::engine::Ticket;
 use crate::error::Error;
 use crate::options::Options;
 use crate::reply::{Reply, Results};
@@ -81,7 +82,7 @@ impl Client {
             });
             match result {
                 Err(error) if error.is_temporary() && begun.elapsed() < self.delay_max() => {
-                    self.statistics.delays += 1;
+                    self.engine.statistics.delays += 1;
                     std::thread::sleep(DELAY);
                     ticket = self.submit_built(&again)?;
                 }
