@@ -193,8 +193,8 @@ pub fn run_within(mut child: Child, time: Duration) -> Ended {
     }
 }
 
-/// Says whether a program of a Debian package is there; where it is not, the test is skipped with
-/// that reason.
+/// Returns whether a program of a Debian package is there; where it is not, the test is skipped
+/// with that reason.
 pub fn is_installed(program: &str, package: &str) -> bool {
     let folders = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"];
     let found = folders.iter().any(|folder| Path::new(folder).join(program).exists());

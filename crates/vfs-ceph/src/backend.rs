@@ -290,7 +290,7 @@ impl CephBackend {
         }
     }
 
-    /// Says whether an object has no name any more, and lets go of it then.
+    /// Returns whether an object has no name any more, and lets go of it then.
     pub(crate) fn is_gone(&self, object: &CephObject) -> bool {
         let gone = object.inode.stat(&self.server).is_ok_and(|stat| stat.nlink == 0);
         if gone {

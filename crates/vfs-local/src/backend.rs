@@ -184,8 +184,8 @@ impl LocalBackend {
         ExportedFolder::new(self.file_system, &self.root.handle, self.mount_id)
     }
 
-    /// Says whether a folder that was exported before is this one or below it, so that its handles
-    /// name objects of this one.
+    /// Returns whether a folder that was exported before is this one or below it, so that its
+    /// handles name objects of this one.
     pub fn holds(&self, former: &FolderId) -> bool {
         former.split().is_some_and(|(file_system, handle)| {
             file_system == self.file_system && self.resolve_directory(&handle).is_ok()
@@ -324,7 +324,7 @@ impl LocalBackend {
         open_beneath(directory, name, ResolveFlags::CACHED)
     }
 
-    /// Says whether attributes belong to the exported mount and not to one below.
+    /// Returns whether attributes belong to the exported mount and not to one below.
     pub(crate) fn same_mount(&self, stat: &rustix::fs::Statx) -> bool {
         stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 || stat.stx_mnt_id == self.mount_id
     }
@@ -347,7 +347,7 @@ impl LocalBackend {
         if errno == Errno::NOENT && self.is_gone(directory) { VfsError::Stale } else { vfs_error(errno) }
     }
 
-    /// Says whether an object has no name any more, and lets go of it then.
+    /// Returns whether an object has no name any more, and lets go of it then.
     pub(crate) fn is_gone(&self, object: &CachedObject) -> bool {
         let gone = stat_fd(object).is_ok_and(|stat| stat.stx_nlink == 0);
         if gone {

@@ -20,7 +20,7 @@ pub(crate) fn of(root: &OwnedFd) -> Features {
     }
 }
 
-/// Says whether the root could have an extended attribute.
+/// Returns whether the root could have an extended attribute.
 fn has(root: &OwnedFd, name: &str) -> bool {
     let path = format!("/proc/self/fd/{}", root.as_raw_fd());
     let held = getxattr(path, name, &mut [0_u8; 0]);

@@ -91,7 +91,7 @@ impl ExportedFolder {
         Self { id: FolderId::join(file_system, root), mount }
     }
 
-    /// Says whether a path leads to the folder, on the mount through which it is exported. It is
+    /// Returns whether a path leads to the folder, on the mount through which it is exported. It is
     /// taken to if the path cannot be followed, or hangs.
     pub fn is_at(&self, path: &Path, clients_folders: &ClientsFolders) -> bool {
         let (path, clients_folders) = (path.to_owned(), clients_folders.clone());

@@ -127,7 +127,7 @@ fn set_uid(current: &mut Current, uid: u32) -> VfsResult<()> {
     current.uid.map(|_| ()).ok_or(VfsError::Access)
 }
 
-/// Says whether this process can take other users' identities.
+/// Returns whether this process can take other users' identities.
 pub(crate) fn can_switch() -> bool {
     let capabilities = rustix::thread::capabilities(None).map(|sets| sets.permitted);
     let has = |held: CapabilitySet| held.contains(IDENTITY_CAPABILITIES);

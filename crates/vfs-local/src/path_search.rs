@@ -96,7 +96,8 @@ impl LocalBackend {
         })
     }
 
-    /// Notes the place of every object of the tree, up to the limits; says whether it saw all.
+    /// Notes the place of every object of the tree, up to the limits, and returns whether it saw
+    /// all.
     fn search(&self, places: &Places) -> bool {
         let mut pending: Vec<(u64, Vec<u8>)> = vec![(self.root.ino, Vec::new())];
         let mut left = places.walk_entries_max();
@@ -143,8 +144,8 @@ impl LocalBackend {
     }
 }
 
-/// Calls `entry` for each entry but "." and ".." until it returns false; says whether the end was
-/// reached.
+/// Calls `entry` for each entry but "." and ".." until it returns false, and returns whether the
+/// end was reached.
 fn list(directory: &OwnedFd, entry: &mut dyn FnMut(&RawDirEntry<'_>) -> bool) -> bool {
     const BUFFER: usize = 32 * 1024;
     let mut buffer = vec![MaybeUninit::uninit(); BUFFER];

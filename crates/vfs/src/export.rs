@@ -82,7 +82,7 @@ impl Export {
         index.find(&self.rules)
     }
 
-    /// Says whether a client may see and use the export.
+    /// Returns whether a client may see and use the export.
     ///
     /// # Errors
     /// The name that must be looked up first.
@@ -134,7 +134,7 @@ pub(crate) fn check(export: &Export) -> Result<(), ExportsError> {
     Ok(())
 }
 
-/// Says whether any of the exports admits a client.
+/// Returns whether any of the exports admits a client.
 ///
 /// # Errors
 /// The name that must be looked up first, if no export admits the client without it.

@@ -87,7 +87,7 @@ impl ExportTable {
         self.exports.iter()
     }
 
-    /// Says whether a client may use any export.
+    /// Returns whether a client may use any export.
     ///
     /// # Errors
     /// The name that must be looked up first.

@@ -113,8 +113,8 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, NFS_PORT))
 }
 
-/// Says whether a text is a DNS name. The last label is not a number, so that no name reads as an
-/// address (RFC 1123 section 2.1).
+/// Returns whether a text is a DNS name. The last label is not a number, so that no name reads as
+/// an address (RFC 1123 section 2.1).
 fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';

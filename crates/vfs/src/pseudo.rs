@@ -191,7 +191,7 @@ impl PseudoFs {
         self.nodes.get(ROOT).map_or(Ok(Place::Node(path_hash("/"))), |node| node.place_for(peer))
     }
 
-    /// Says whether a pseudo directory (named by a handle's fileid) exists for this client.
+    /// Returns whether a pseudo directory (named by a handle's fileid) exists for this client.
     ///
     /// # Errors
     /// The name that must be looked up first.
@@ -335,7 +335,7 @@ impl PseudoFs {
         known
     }
 
-    /// Says whether a pseudo directory allows a client a flavor.
+    /// Returns whether a pseudo directory allows a client a flavor.
     ///
     /// # Errors
     /// The name that must be looked up first.

@@ -215,13 +215,13 @@ impl Default for ExportRule {
 }
 
 impl ExportRule {
-    /// Says whether the rule begins with all clients.
+    /// Returns whether the rule begins with all clients.
     #[inline]
     pub(crate) fn is_for_all(&self) -> bool {
         matches!(self.clients[..], [RuleClient::Any, ..])
     }
 
-    /// Says whether the rule names a client.
+    /// Returns whether the rule names a client.
     ///
     /// # Errors
     /// The name that must be looked up first, if the rule does not name the client without it.
@@ -254,7 +254,7 @@ impl ExportRule {
         self.flavors.iter().copied().filter(move |flavor| !(insecure && *flavor == SecFlavor::Sys))
     }
 
-    /// Says whether a caller may use the flavor from its port.
+    /// Returns whether a caller may use the flavor from its port.
     #[inline]
     pub fn allows(&self, flavor: SecFlavor, peer: ClientPeer) -> bool {
         self.flavors_for(peer).any(|usable| usable == flavor)

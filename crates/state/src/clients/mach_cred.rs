@@ -68,8 +68,8 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         self.state.client(client).map_or_else(|_| OpSet::default(), |record| record.forbids(caller))
     }
 
-    /// Tells whether the caller is the client's machine principal, protected, and the operation is
-    /// in spo_must_allow: then flavor and ownership rules of the export do not apply to it (RFC
+    /// Returns whether the caller is the client's machine principal, protected, and the operation
+    /// is in spo_must_allow: then flavor and ownership rules of the export do not apply to it (RFC
     /// 8881 section 2.10.8.3).
     pub fn machine_may(&self, client: ClientKey, caller: &Caller<'_>, operation: u32) -> bool {
         self.state.client(client).is_ok_and(|record| match record.protect {

@@ -118,7 +118,7 @@ impl Registry {
         found.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)
     }
 
-    /// Tells whether some client of this start was given the id, whether or not that is still
+    /// Returns whether some client of this start was given the id, whether or not that is still
     /// there.
     pub(crate) fn has_issued(&self, id: Clientid4, epoch: u32, scramble: &Scramble) -> bool {
         let number = scramble.unscramble(Domain::ClientId, id);
@@ -137,14 +137,14 @@ impl Registry {
         }
     }
 
-    /// Tells whether a client is one of before the restart that may still reclaim: by its owner and
-    /// its creator.
+    /// Returns whether a client is one of before the restart that may still reclaim: by its owner
+    /// and its creator.
     pub(crate) fn may_reclaim(&self, client: &Client) -> bool {
         let creator = self.waiting.get(&*client.owner);
         creator.is_some_and(|creator| creator.is_none_or(|creator| creator == client.creator.hash))
     }
 
-    /// Tells whether a client is its creator's in the eyes of EXCHANGE_ID and SETCLIENTID. While
+    /// Returns whether a client is its creator's in the eyes of EXCHANGE_ID and SETCLIENTID. While
     /// the owner has something to reclaim, the address counts besides the name where nothing proves
     /// the name.
     pub(crate) fn is_of(&self, client: &Client, creator: &Creator) -> bool {
@@ -152,7 +152,7 @@ impl Registry {
             && (client.creator.hash == creator.hash || !self.waiting.contains_key(&*client.owner))
     }
 
-    /// Tells whether a client has the owner of one that may still reclaim, and is another's.
+    /// Returns whether a client has the owner of one that may still reclaim, and is another's.
     pub(crate) fn is_impostor(&self, client: &Client) -> bool {
         self.waiting.contains_key(&*client.owner) && !self.may_reclaim(client)
     }
@@ -204,7 +204,7 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         enrolled.activities(&self.sessions_of(enrolled)).for_each(SessionActivity::reopen);
     }
 
-    /// Tells whether a client's lease has run out and nothing of it runs; then its gates are
+    /// Returns whether a client's lease has run out and nothing of it runs; then its gates are
     /// closed, so that it stays so.
     pub(crate) fn expired(&self, enrolled: &Enrolled, now: Duration) -> bool {
         let over = || now >= self.renewed(enrolled).saturating_add(self.state.limits.lease);

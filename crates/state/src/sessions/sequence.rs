@@ -218,7 +218,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         }
     }
 
-    /// Says whether the server is overloaded: from the next SEQUENCE on clients are asked to use
+    /// Sets whether the server is overloaded: from the next SEQUENCE on clients are asked to use
     /// fewer slots, or all of them again. Requests on the slots above are still served.
     pub fn set_overloaded(&self, overloaded: bool) {
         // Nearly always nothing changes: the cache line stays shared.
