@@ -223,7 +223,7 @@ impl LocalBackend {
     /// `Badhandle` for bytes that were never a handle of this backend, `Stale` for a removed
     /// object.
     pub(crate) fn resolve(&self, handle: &ObjectHandle) -> VfsResult<Arc<CachedObject>> {
-        if let Some(object) = self.at_hand(handle) {
+        if let Some(object) = self.cached(handle) {
             return Ok(object);
         }
         let (ino, fs_handle) = handle::decode(handle)?;
@@ -245,7 +245,7 @@ impl LocalBackend {
     }
 
     /// Finds the object of a handle if it is open.
-    pub(crate) fn at_hand(&self, handle: &ObjectHandle) -> Option<Arc<CachedObject>> {
+    pub(crate) fn cached(&self, handle: &ObjectHandle) -> Option<Arc<CachedObject>> {
         if *handle == self.root.handle {
             return Some(Arc::clone(&self.root));
         }
@@ -273,7 +273,7 @@ impl LocalBackend {
         let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(vfs_error)?;
         // Most objects are there already, and need no attributes. A directory may have moved.
         if let Some(ino) = fs_handle.ino()
-            && let Some(object) = self.at_hand(&handle::encode(ino, &fs_handle)?)
+            && let Some(object) = self.cached(&handle::encode(ino, &fs_handle)?)
             && object.file_type != FileType::Directory
         {
             drop(self.keep(fd));

@@ -270,13 +270,13 @@ fn mounted_objects_are_not_at_hand_until_a_change_of_mounts_is_handled() {
     let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let file = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"data");
-    assert!(backend.is_at_hand(&file));
+    assert!(backend.is_cached(&file));
     let identity = backend.identity(&file).map(|identity| identity.device);
     place.mount("late");
-    assert!(!backend.is_at_hand(&file), "its mount may be gone");
-    assert!(!backend.is_at_hand(&file), "asking handles nothing");
+    assert!(!backend.is_cached(&file), "its mount may be gone");
+    assert!(!backend.is_cached(&file), "asking handles nothing");
     backend.getattr(&file).unwrap();
-    assert!(backend.is_at_hand(&file));
+    assert!(backend.is_cached(&file));
     assert!(place.unmount("inner", &["-l"]));
     assert!(identity.is_some() && backend.identity(&file).map(|identity| identity.device) == identity);
     assert_eq!(backend.getattr(&file), Err(VfsError::Stale));

@@ -78,9 +78,9 @@ pub trait Backend: Send + Sync {
     /// must not wait long, and moves its other work to another thread if one waits after all.
     fn seldom_waits(&self, object: &ObjectHandle) -> bool;
 
-    /// Returns whether the object's attributes and permissions can be had, and the object be
-    /// opened, without a wait.
-    fn is_at_hand(&self, object: &ObjectHandle) -> bool;
+    /// Returns whether the object is cached: it can be opened, and its attributes and permissions
+    /// can be read, without a wait.
+    fn is_cached(&self, object: &ObjectHandle) -> bool;
 
     /// As `lookup`; `None` when only waiting would tell.
     fn lookup_now(
