@@ -170,6 +170,8 @@ impl<S: Service> InteractiveLane<S> {
         }
         sockets.queue(self.replies.drain(..));
         served.iter().for_each(|id| sockets.write(*id));
-        start.into_iter().for_each(|start| sockets.charge_batch(&served, start.elapsed()));
+        if let Some(start) = start {
+            sockets.charge_batch(&served, start.elapsed());
+        }
     }
 }

@@ -601,7 +601,9 @@ impl AddressPlaces {
         let rank = |of: &BTreeMap<u64, u64>| {
             of.first_key_value().map(|(order, _)| (of.len(), Reverse(*order), address))
         };
-        rank(connections).into_iter().for_each(|rank| _ = self.ranks.remove(&rank));
+        if let Some(rank) = rank(connections) {
+            self.ranks.remove(&rank);
+        }
         match is_present {
             true => connections.insert(account.order, account.id.0),
             false => connections.remove(&account.order),
