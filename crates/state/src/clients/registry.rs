@@ -94,12 +94,12 @@ impl Registry {
     /// # Errors
     /// NFS4ERR_STALE_CLIENTID, for the id of an NFSv4.0 client as well.
     pub(crate) fn by_id(&self, id: Clientid4) -> Result<(ClientKey, &Enrolled)> {
-        self.by_any_id(id, false)
+        self.find(id, |record| record.v40.is_none())
     }
 
     /// As [`Registry::by_id`], of SETCLIENTID.
     pub(crate) fn by_id_40(&self, id: Clientid4) -> Result<(ClientKey, &Enrolled)> {
-        self.by_any_id(id, true)
+        self.find(id, |record| record.v40.is_some())
     }
 
     /// Adds an unconfirmed record.
@@ -111,11 +111,10 @@ impl Registry {
         self.clients.insert(key, client);
     }
 
-    fn by_any_id(&self, id: Clientid4, of_40: bool) -> Result<(ClientKey, &Enrolled)> {
+    fn find(&self, id: Clientid4, fits: impl Fn(&Client) -> bool) -> Result<(ClientKey, &Enrolled)> {
         let key = self.by_id.get(&id).copied();
         let found = key.and_then(|key| Some((key, self.clients.get(&key)?)));
-        let found = found.filter(|(_, client)| client.record.v40.is_some() == of_40);
-        found.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)
+        found.filter(|(_, client)| fits(&client.record)).ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)
     }
 
     /// Returns whether some client of this start was given the id, whether or not that is still
