@@ -41,4 +41,4 @@ pub use raw::{RawConnection, resolve};
 pub use reply::{Body, Reply, Results};
 pub use security::{Damage, GssCall, GssContext, Head, Protection};
 pub use session::{Control, Owner, Session};
-pub use slots::{Slot, SlotTable};
+pub use slots::{SequenceUse, Slot, SlotTable};

@@ -11,7 +11,7 @@ use crate::error::{Error, ResultsError};
 use crate::raw::is_call;
 use crate::reply::{Body, Reply};
 use crate::security::{Expected, Incoming, open};
-use crate::slots::Slot;
+use crate::slots::{SequenceUse, Slot};
 
 /// Interval of the checks of deadlines, failed connections and the lease.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -193,9 +193,9 @@ impl CallEngine {
             }
             // The server has not processed the slot.
             Err(error @ (Error::Rpc(_) | Error::Compound(_))) => {
-                self.complete(xid, Some((slot, false)), Err(error))
+                self.complete(xid, SequenceUse::Unused, Err(error))
             }
-            Err(error) => self.complete(xid, Some((slot, true)), Err(error)),
+            Err(error) => self.complete(xid, SequenceUse::Consumed, Err(error)),
         }
     }
 
@@ -207,9 +207,9 @@ impl CallEngine {
         if own {
             self.slots.set_target(sequence.sr_target_highest_slotid);
             self.status_flags = sequence.sr_status_flags;
-            self.complete(xid, Some((slot, true)), Ok(reply));
+            self.complete(xid, SequenceUse::Consumed, Ok(reply));
         } else {
-            self.complete(xid, Some((slot, true)), Err(ResultsError::Slot.into()));
+            self.complete(xid, SequenceUse::Consumed, Err(ResultsError::Slot.into()));
         }
     }
 
@@ -226,17 +226,17 @@ impl CallEngine {
                     link.queued.push_back(xid);
                     self.cut(index);
                 }
-                _ => self.complete(xid, Some((slot, false)), Err(refused)),
+                _ => self.complete(xid, SequenceUse::Unused, Err(refused)),
             },
             // It executed before the connection failed, and the result is lost. Repeating it is
             // safe.
             Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP if repeatable => {
                 call.slot = None;
                 call.stage = CallStage::Waiting;
-                self.slots.release(slot.id, true);
+                self.slots.release(slot.id, SequenceUse::Consumed);
                 self.waiting.push_back(xid);
             }
-            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP => self.complete(xid, Some((slot, true)), Err(refused)),
+            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP => self.complete(xid, SequenceUse::Consumed, Err(refused)),
             // The first copy still runs, or the server lacks memory for the reply. Another request
             // in its place could execute twice (RFC 8881 section 2.10.6.2).
             Nfsstat4::NFS4ERR_DELAY => {
@@ -244,8 +244,8 @@ impl CallEngine {
                 self.statistics.delays += 1;
             }
             // The server has executed another request with this sequence id.
-            Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY => self.complete(xid, Some((slot, true)), Err(refused)),
-            _ => self.complete(xid, Some((slot, false)), Err(refused)),
+            Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY => self.complete(xid, SequenceUse::Consumed, Err(refused)),
+            _ => self.complete(xid, SequenceUse::Unused, Err(refused)),
         }
     }
 
@@ -264,13 +264,12 @@ impl CallEngine {
         true
     }
 
-    /// Completes a call. `slot` says whether the server consumed the sequence id; without it the
-    /// slot stays in use.
-    pub(super) fn complete(&mut self, xid: u32, slot: Option<(Slot, bool)>, result: Result<Reply, Error>) {
-        if let Some((slot, executed)) = slot {
-            self.slots.release(slot.id, executed);
-        }
+    /// Completes a call, and releases its slot.
+    pub(super) fn complete(&mut self, xid: u32, sequence: SequenceUse, result: Result<Reply, Error>) {
         let Some(call) = self.calls.remove(xid) else { return };
+        if let Some(slot) = call.slot {
+            self.slots.release(slot.id, sequence);
+        }
         if !call.abandoned && !call.internal {
             self.done.push_back(Completion { ticket: call.ticket, tag: call.tag, result });
         }

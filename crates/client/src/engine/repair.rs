@@ -13,7 +13,7 @@ use crate::error::{Error, RpcError, TransportError};
 use crate::raw::RawConnection;
 use crate::security::{GssInitiation, Identity};
 use crate::session::Control;
-use crate::slots::SlotTable;
+use crate::slots::{SequenceUse, SlotTable};
 
 impl CallEngine {
     /// Checks everything that depends on the time.
@@ -42,7 +42,7 @@ impl CallEngine {
         for xid in xids {
             let Some(call) = self.calls.get_mut(xid) else { continue };
             if call.slot.is_none() {
-                self.complete(xid, None, Err(Error::Timeout));
+                self.complete(xid, SequenceUse::Unused, Err(Error::Timeout));
                 continue;
             }
             call.abandoned = true;
@@ -103,11 +103,10 @@ impl CallEngine {
         let Some(link) = self.links.get_mut(index) else { return };
         let given_up = self.options.reconnect_max;
         for xid in std::mem::take(&mut link.queued) {
-            let slot = self.calls.get(xid).and_then(|call| call.slot);
             let error = TransportError::GaveUp(given_up);
             // It is unknown whether the server has seen the request. If not, the slot returns
             // NFS4ERR_SEQ_MISORDERED from now on; the opposite guess risks false replays.
-            self.complete(xid, slot.map(|slot| (slot, true)), Err(error.into()));
+            self.complete(xid, SequenceUse::Consumed, Err(error.into()));
         }
     }
 
@@ -201,10 +200,11 @@ impl CallEngine {
         let mut error = Some(error);
         let queued: Vec<u32> = self.links.iter_mut().flat_map(|link| link.queued.drain(..)).collect();
         for xid in queued {
-            let Some(call) = self.calls.get(xid) else { continue };
-            let slot = call.slot.map(|slot| (slot, false));
+            if self.calls.get(xid).is_none() {
+                continue;
+            }
             let error = error.take().unwrap_or(Error::Misuse("no security context could be made"));
-            self.complete(xid, slot, Err(error));
+            self.complete(xid, SequenceUse::Unused, Err(error));
         }
     }
 
