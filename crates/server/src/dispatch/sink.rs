@@ -58,9 +58,8 @@ pub trait ReplySink<S> {
         false
     }
 
-    /// Hands a call to another thread, which passes it through
-    /// [`Server::execute_deferred`](super::Server::execute_deferred), [`Server::sync`](super::Server::sync)
-    /// and [`Server::complete`](super::Server::complete).
+    /// Hands a call to another thread, which passes it through `execute_deferred`, `sync` and
+    /// `complete` of the [`Server`](super::Server).
     ///
     /// # Errors
     /// Returns the call when there is no room for it.

@@ -69,8 +69,7 @@ pub struct Begun {
     /// The fore channel's limits: the server checks the reply against response_size and
     /// response_cached.
     pub fore: ChannelAttrs,
-    /// Operations that this caller may not send for this client (see
-    /// [`crate::Clients::forbidden_operations`]).
+    /// Operations that this caller may not send for this client: empty except for SP4_MACH_CRED.
     pub forbidden: OpSet,
 }
 
