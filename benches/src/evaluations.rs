@@ -187,7 +187,7 @@ fn compare(folder: &Path, peer: &str, evaluation: Published) -> anyhow::Result<(
     Ok(())
 }
 
-/// Runs one evaluation with a server of its own, and says whether it came to its end.
+/// Runs one evaluation with a server of its own, and returns whether it came to its end.
 fn measure(
     arguments: &Arguments,
     site: &KerberosSite,

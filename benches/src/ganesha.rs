@@ -140,7 +140,7 @@ impl Package {
         Some(rest.iter().cloned().chain([program.into()]).collect())
     }
 
-    /// Says whether it can export CephFS.
+    /// Returns whether it can export CephFS.
     pub(crate) fn has_ceph(&self) -> bool {
         let folder = self.root.clone().unwrap_or_else(|| "/".into());
         folder.join("usr/lib/x86_64-linux-gnu/ganesha/libfsalceph.so").exists()

@@ -17,7 +17,7 @@ pub(crate) enum Floor {
 }
 
 impl Floor {
-    /// Says whether a value reaches it.
+    /// Returns whether a value reaches it.
     pub(crate) fn met(self, value: f64) -> bool {
         match self {
             Self::AtMost(most) => value <= most,

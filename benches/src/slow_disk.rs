@@ -158,7 +158,7 @@ fn shard_of(pid: u32) -> anyhow::Result<PathBuf> {
     anyhow::bail!("the server has no shard")
 }
 
-/// Says whether a thread waits for a disk now.
+/// Returns whether a thread waits for a disk now.
 fn waits_for_disk(stat: &Path) -> bool {
     let now = std::fs::read_to_string(stat).unwrap_or_default();
     // The state stands behind the name, which is in parentheses.

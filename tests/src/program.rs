@@ -200,8 +200,8 @@ pub fn children(process: u32) -> String {
     tasks.filter_map(|task| of_task(task.ok()?).ok()).collect()
 }
 
-/// Says whether a program of a Debian package is there; where it is not, the test is skipped with
-/// that reason.
+/// Returns whether a program of a Debian package is there; where it is not, the test is skipped
+/// with that reason.
 pub fn is_installed(program: &str, package: &str) -> bool {
     let folders = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"];
     let found = folders.iter().any(|folder| Path::new(folder).join(program).exists());

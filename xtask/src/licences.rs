@@ -60,7 +60,7 @@ fn refused_packages() -> anyhow::Result<Vec<String>> {
         .collect())
 }
 
-/// Says whether an SPDX expression can be satisfied with allowed licences.
+/// Returns whether an SPDX expression can be satisfied with allowed licences.
 fn allowed(expression: &str) -> bool {
     let expression = expression.replace('/', " OR ").replace(['(', ')'], "");
     expression.split(" AND ").all(|all| all.split(" OR ").any(|one| ALLOWED.contains(&one.trim())))

@@ -116,7 +116,7 @@ fn results(reply: &[u8]) -> anyhow::Result<&[u8]> {
     }
 }
 
-/// Says whether the COMPOUND of a reply, as the server sends it, went well.
+/// Checks that the COMPOUND of a reply, as the server sends it, went well.
 pub(super) fn check(reply: &[u8]) -> anyhow::Result<()> {
     let status = Decoder::new(results(reply.get(RECORD_MARK_LEN..).context("no reply")?)?).u32()?;
     ensure!(status == Nfsstat4::NFS4_OK as u32, "a call failed with status {status}");

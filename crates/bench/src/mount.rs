@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::measuring::ClientLayout;
 use anyhow::{Context as _, Result};
-use client::{Client, Completion, IdentityId, Options, Reply};
+use client::{Client, Completion, Options, Reply};
 use krb5::Enctype;
 use nfs4::*;
 
@@ -92,7 +92,7 @@ impl ExportMount {
 
     /// The encryption type of the session's Kerberos context; `None` with AUTH_SYS.
     pub fn enctype(&self) -> Option<&'static str> {
-        let context = self.client.as_ref()?.context(IdentityId::USER)?;
+        let context = self.client.as_ref()?.context()?;
         Some(enctype_name(context.keys().enctype()))
     }
 

@@ -42,7 +42,7 @@ impl MountFacts {
         self.enctype.clone().filter(|name| name != NO_ENCTYPE)
     }
 
-    /// Says whether the NFS client serves it.
+    /// Returns whether the NFS client serves it.
     pub fn is_nfs(&self) -> bool {
         self.fs_type.starts_with("nfs")
     }

@@ -7,14 +7,11 @@ use nfs4::*;
 use rpc::{Accepted, CallHeader, Message, OpaqueAuth, RECORD_MARK_LEN, SequenceWindow, record_mark};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
-use crate::client::Client;
 use crate::security::{CallbackContext, Damage};
-
-/// Slots of the backchannel that the client offers.
-pub(crate) const BACK_SLOTS: u32 = 4;
+use crate::session::{BACK_SLOTS, Session};
 
 /// Answers the operations behind CB_SEQUENCE, with a status or a result of its own.
-type Handler = dyn FnMut(&NfsCbArgop4<'_>) -> CallbackAnswer + Send;
+pub(crate) type Handler = dyn FnMut(&NfsCbArgop4<'_>) -> CallbackAnswer + Send;
 
 /// The answer of a handler to a callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +32,8 @@ pub(crate) struct ClientBackChannel {
     window: Option<SequenceWindow>,
     /// The deliberate damage to answers, for tests.
     damage: Damage,
+    /// The stateids of recalls that were answered with NFS4_OK.
+    recalls: Vec<Stateid4>,
 }
 
 /// A slot of the backchannel.
@@ -55,17 +54,10 @@ enum CallbackTurn {
 }
 
 impl Default for ClientBackChannel {
-    /// Accepts recalls, which [`Client::take_recalls`] returns.
+    /// Accepts recalls, which [`ClientBackChannel::take_recalls`] returns.
     fn default() -> Self {
         let handler = Box::new(|_: &NfsCbArgop4<'_>| CallbackAnswer::Status(Nfsstat4::NFS4_OK));
-        Self { handler, slots: Default::default(), window: None, damage: Damage::None }
-    }
-}
-
-impl ClientBackChannel {
-    /// Resets the slots for a new session.
-    pub(crate) fn reset(&mut self) {
-        (self.slots, self.window) = (Default::default(), None);
+        Self { handler, slots: Default::default(), window: None, damage: Damage::None, recalls: Vec::new() }
     }
 }
 
@@ -75,36 +67,40 @@ impl fmt::Debug for ClientBackChannel {
     }
 }
 
-impl Client {
-    /// Sets the handler of callbacks. It runs inside the methods of this client that wait for
-    /// replies, and inside [`Client::serve_callbacks`].
-    pub fn on_callback(&mut self, handler: impl FnMut(&NfsCbArgop4<'_>) -> CallbackAnswer + Send + 'static) {
-        self.back.handler = Box::new(handler);
+impl ClientBackChannel {
+    /// Sets the handler of callbacks.
+    pub(crate) fn set_handler(&mut self, handler: Box<Handler>) {
+        self.handler = handler;
+    }
+
+    /// Sets the deliberate damage to answers.
+    pub(crate) fn set_damage(&mut self, damage: Damage) {
+        self.damage = damage;
     }
 
     /// Returns the stateids of CB_RECALLs that were answered with NFS4_OK since the last call.
-    pub fn take_recalls(&mut self) -> Vec<Stateid4> {
+    pub(crate) fn take_recalls(&mut self) -> Vec<Stateid4> {
         std::mem::take(&mut self.recalls)
     }
 
-    /// Damages the protection of callback answers, for tests of servers.
-    pub fn damage_callback_answers(&mut self, damage: Damage) {
-        self.back.damage = damage;
+    /// Resets the slots for a new session.
+    pub(crate) fn reset(&mut self) {
+        (self.slots, self.window) = (Default::default(), None);
     }
 
     /// Answers a callback record. Returns `None` if it is not a call or gets no answer.
-    pub(crate) fn call_back(&mut self, record: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn call_back(&mut self, session: &Session, record: &[u8]) -> Option<Vec<u8>> {
         let Ok(Message::Call(header)) = Message::parse(record) else { return None };
-        let mut reply = match self.session.called_back_by.clone() {
+        let mut reply = match &session.called_back_by {
             None => {
-                let (status, results) = self.answer(&header, record.get(header.arguments_at..))?;
+                let (status, results) = self.answer(session, &header, record.get(header.arguments_at..))?;
                 let mut encoder = Encoder::new();
                 encoder.raw(&[0; RECORD_MARK_LEN]);
                 status.encode(&mut encoder, header.xid, &OpaqueAuth::NONE);
                 encoder.raw(&results);
                 encoder.into_vec()
             }
-            Some(by) => self.call_back_by(&by, &header, record)?,
+            Some(by) => self.call_back_by(session, by, &header, record)?,
         };
         let mark = record_mark(reply.len().saturating_sub(RECORD_MARK_LEN));
         *reply.first_chunk_mut()? = mark;
@@ -114,16 +110,17 @@ impl Client {
     /// Answers a callback that must use RPCSEC_GSS.
     fn call_back_by(
         &mut self,
+        session: &Session,
         by: &CallbackContext,
         header: &CallHeader<'_>,
         record: &[u8],
     ) -> Option<Vec<u8>> {
-        let window = self.back.window.get_or_insert_with(|| by.window());
+        let window = self.window.get_or_insert_with(|| by.window());
         match by.admit(window, header) {
             Ok(sequence) => {
                 let arguments = by.arguments(record, header.arguments_at, sequence);
-                let (status, results) = self.answer(header, arguments.as_deref())?;
-                by.answer(header.xid, sequence, status, &results, self.back.damage).ok()
+                let (status, results) = self.answer(session, header, arguments.as_deref())?;
+                by.answer(header.xid, sequence, status, &results, self.damage).ok()
             }
             Err(denied) => {
                 let mut encoder = Encoder::new();
@@ -136,12 +133,20 @@ impl Client {
 
     /// Returns the answer to a call with these arguments, if any. Returns `None` if the handler
     /// stays silent.
-    fn answer(&mut self, header: &CallHeader<'_>, arguments: Option<&[u8]>) -> Option<(Accepted, Vec<u8>)> {
+    fn answer(
+        &mut self,
+        session: &Session,
+        header: &CallHeader<'_>,
+        arguments: Option<&[u8]>,
+    ) -> Option<(Accepted, Vec<u8>)> {
         let callback = (header.program, header.version) == (NFS4_CALLBACK, NFS_CB);
         if callback && header.procedure == CB_NULL {
             return Some((Accepted::Success, Vec::new()));
         }
-        match arguments.ok_or(Accepted::GarbageArgs).and_then(|arguments| self.results(header, arguments)) {
+        match arguments
+            .ok_or(Accepted::GarbageArgs)
+            .and_then(|arguments| self.results(session, header, arguments))
+        {
             Ok(results) => {
                 let mut encoder = Encoder::new();
                 results?.encode(&mut encoder);
@@ -153,6 +158,7 @@ impl Client {
 
     fn results(
         &mut self,
+        session: &Session,
         header: &CallHeader<'_>,
         arguments: &[u8],
     ) -> Result<Option<CbCompound4Res<'static>>, Accepted> {
@@ -173,7 +179,7 @@ impl Client {
                 args.argarray.first().map(|first| failed(first, Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION));
             return Ok(Some(compound(refused.into_iter().collect())));
         };
-        let accepted = match self.turn(sequence) {
+        let accepted = match self.turn(session, sequence) {
             CallbackTurn::New(accepted) => NfsCbResop4::OP_CB_SEQUENCE(CbSequence4Res::NFS4_OK(accepted)),
             CallbackTurn::Repeated(reply) => return Ok(Some(reply)),
             CallbackTurn::Refused(status) => {
@@ -197,7 +203,7 @@ impl Client {
     ) -> Option<CbCompound4Res<'static>> {
         let mut resarray = vec![accepted];
         for operation in operations {
-            let result = match (self.back.handler)(operation) {
+            let result = match (self.handler)(operation) {
                 CallbackAnswer::Silence => return None,
                 CallbackAnswer::Status(status) => failed(operation, status),
                 CallbackAnswer::Result(result) => result,
@@ -215,13 +221,12 @@ impl Client {
     }
 
     fn slot(&mut self, args: &CbSequence4Args) -> Option<&mut CallbackSlot> {
-        self.back.slots.get_mut(args.csa_slotid as usize)
+        self.slots.get_mut(args.csa_slotid as usize)
     }
 
     /// Begins a callback in its slot.
-    fn turn(&mut self, args: &CbSequence4Args) -> CallbackTurn {
-        let session = self.session.id;
-        if args.csa_sessionid != session {
+    fn turn(&mut self, session: &Session, args: &CbSequence4Args) -> CallbackTurn {
+        if args.csa_sessionid != session.id {
             return CallbackTurn::Refused(Nfsstat4::NFS4ERR_BADSESSION);
         }
         let Some(slot) = self.slot(args) else { return CallbackTurn::Refused(Nfsstat4::NFS4ERR_BADSLOT) };
@@ -234,7 +239,7 @@ impl Client {
         }
         *slot = CallbackSlot { sequence: args.csa_sequenceid, reply: None };
         CallbackTurn::New(CbSequence4Resok {
-            csr_sessionid: session,
+            csr_sessionid: session.id,
             csr_sequenceid: args.csa_sequenceid,
             csr_slotid: args.csa_slotid,
             csr_highest_slotid: BACK_SLOTS - 1,

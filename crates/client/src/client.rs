@@ -1,83 +1,21 @@
-//! The client: one session, its connections and its identities.
+//! The client: the blocking methods, and the calls in flight behind them.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
-use rng::SplitMix64;
-use rpc::gss::RpcGssServiceT;
+use nfs4::{NfsCbArgop4, NfsOpnum4, Nfsstat4, Stateid4};
 use rpc::memory;
 
-use crate::callback::ClientBackChannel;
+use crate::callback::CallbackAnswer;
 use crate::compound::Compound;
-use crate::engine::{Calls, Link, LinkState};
+use crate::engine::{CallEngine, CallOptions, Completion, Statistics, Ticket};
 use crate::error::Error;
-use crate::options::{Options, Security};
-use crate::raw::{RawConnection, resolve};
+use crate::options::Options;
+use crate::raw::RawConnection;
 use crate::reply::Reply;
-use crate::security::{Confounders, GssContext, Identity};
-use crate::session::{Control, Owner, Session};
-use crate::slots::SlotTable;
-
-/// Identifies a submitted call within its client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub(crate) u64);
-
-/// The index of an identity within its client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct IdentityId(pub(crate) usize);
-
-impl IdentityId {
-    /// The identity of [`Options::security`].
-    pub const USER: Self = Self(0);
-    /// The identity of [`Options::machine`].
-    pub const MACHINE: Self = Self(1);
-}
-
-/// Options of one call that override those of its client.
-#[derive(Clone, Debug, Default)]
-pub struct CallOptions {
-    /// The identity that makes the call.
-    pub identity: IdentityId,
-    /// A service other than the identity's; RPCSEC_GSS selects the service per call (RFC 2203
-    /// section 5.3.1).
-    pub service: Option<RpcGssServiceT>,
-    /// The time limit of the call; [`Options::call_timeout`] if `None`.
-    pub timeout: Option<Duration>,
-    /// The caller's own value, which is copied to the completion.
-    pub tag: u64,
-}
-
-/// The outcome of a submitted call.
-#[derive(Debug)]
-pub struct Completion {
-    /// The ticket that the submission returned.
-    pub ticket: Ticket,
-    /// The value of [`CallOptions::tag`].
-    pub tag: u64,
-    /// The reply. A COMPOUND with a failed operation is a reply, too: see [`Reply::check`].
-    pub result: Result<Reply, Error>,
-}
-
-/// Counters of the calls and reconnects of a client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Calls sent, including repetitions.
-    pub calls_sent: u64,
-    /// Calls sent again after a connection failed.
-    pub calls_repeated: u64,
-    /// Replies that matched no call.
-    pub replies_dropped: u64,
-    /// Reconnects, not counting the first connections.
-    pub reconnects: u64,
-    /// Contexts established after the first ones.
-    pub contexts_renewed: u64,
-    /// Calls repeated since the server put them off with NFS4ERR_DELAY or NFS4ERR_GRACE, also in
-    /// the result of SEQUENCE.
-    pub delays: u64,
-}
+use crate::security::{Damage, GssContext};
+use crate::session::{Control, Session};
 
 /// A client with one session.
 ///
@@ -85,109 +23,25 @@ pub struct Statistics {
 /// an unused client does not renew its lease.
 #[derive(Debug)]
 pub struct Client {
-    pub(crate) options: Options,
-    pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) identities: Vec<Identity>,
-    pub(crate) owner: Owner,
-    pub(crate) session: Session,
-    pub(crate) slots: SlotTable,
-    pub(crate) links: Vec<Link>,
-    pub(crate) calls: Calls,
-    /// XIDs of calls that wait for a slot.
-    pub(crate) waiting: VecDeque<u32>,
-    pub(crate) done: VecDeque<Completion>,
-    pub(crate) scratch: Vec<u8>,
-    pub(crate) confounders: Confounders,
-    pub(crate) statistics: Statistics,
-    /// Index of the connection that took the last call.
-    pub(crate) last_link: usize,
-    pub(crate) lease: Duration,
-    pub(crate) last_sent: Instant,
-    pub(crate) next_check: Instant,
-    /// `sr_status_flags` of the last reply.
-    pub(crate) status_flags: u32,
+    pub(crate) engine: CallEngine,
+    /// The number of owners of opens that the client has named.
     pub(crate) open_owners: u64,
-    /// Draws the times of [`Options::lag_max`].
-    pub(crate) random: SplitMix64,
-    /// The identity of calls by the blocking methods.
-    pub(crate) identity: IdentityId,
-    /// The earliest time of the next attempt to establish a context.
-    pub(crate) context_retry_at: Instant,
-    /// The handler of callbacks and the state of the backchannel.
-    pub(crate) back: ClientBackChannel,
-    pub(crate) recalls: Vec<Stateid4>,
 }
-
-/// Bytes that one system call reads beyond the record in progress.
-const SCRATCH_LEN: usize = 256 << 10;
 
 /// Initial buffer size of a call without data, in bytes.
 const COMPOUND_CAPACITY: usize = 2 << 10;
 
-/// The lease that is assumed until the server reports its own: 60 seconds.
-const LEASE_DEFAULT: Duration = Duration::from_secs(60);
-
 impl Client {
-    /// Connects, establishes the security contexts, and creates the client and the session.
+    /// Connects, establishes the security context, and creates the client and the session.
     ///
     /// # Errors
     /// Any [`Error`]; state already created at the server expires with its lease.
     pub fn connect(options: Options) -> Result<Self, Error> {
-        let addresses = resolve(&options.host, options.port)?;
-        let user = Identity::new(&options.security)?;
-        let machine = Identity::new(options.machine.as_ref().unwrap_or(&options.security))?;
-        let owner = Owner::new(&options)?;
-        let mut identities = vec![user, machine];
-        let mut first = raw(&options, &addresses)?;
-        let session = control(&options, &mut identities, &mut first).establish(&owner, &options)?;
-        let now = Instant::now();
-        let mut client = Self {
-            slots: SlotTable::new(session.fore.ca_maxrequests),
-            links: vec![Link::new(first)?],
-            scratch: vec![0; SCRATCH_LEN],
-            confounders: Confounders::default(),
-            lease: LEASE_DEFAULT,
-            last_sent: now,
-            next_check: now,
-            calls: Calls::default(),
-            waiting: VecDeque::new(),
-            done: VecDeque::new(),
-            statistics: Statistics::default(),
-            last_link: 0,
-            status_flags: 0,
-            open_owners: 0,
-            random: SplitMix64(0),
-            identity: IdentityId::USER,
-            context_retry_at: now,
-            back: ClientBackChannel::default(),
-            recalls: Vec::new(),
-            options,
-            addresses,
-            identities,
-            owner,
-            session,
-        };
-        client.share_context(IdentityId::MACHINE);
-        for _ in 1..client.options.connections.max(1) {
-            let link = client.new_link(None)?;
-            client.links.push(link);
-        }
-        if client.options.reclaim_complete {
+        let mut client = Self { engine: CallEngine::connect(options)?, open_owners: 0 };
+        if client.options().reclaim_complete {
             client.finish_reclaim()?;
         }
         Ok(client)
-    }
-
-    /// Shares a context between machine and user if the machine has no identity of its own.
-    pub(crate) fn share_context(&mut self, id: IdentityId) {
-        let [user, machine, ..] = &mut self.identities[..] else { return };
-        let (from, to) = if id == IdentityId::USER { (user, machine) } else { (machine, user) };
-        if self.options.machine.is_none()
-            && id.0 <= IdentityId::MACHINE.0
-            && let (Identity::Gss { context: made, .. }, Identity::Gss { context: shared, .. }) = (from, to)
-        {
-            shared.clone_from(made);
-        }
     }
 
     /// Sends RECLAIM_COMPLETE to end the reclaim of state. The client may have sent it before.
@@ -204,65 +58,65 @@ impl Client {
         }
     }
 
-    /// Returns the current security context of an identity, if any.
-    pub fn context(&self, identity: IdentityId) -> Option<Arc<GssContext>> {
-        self.identities.get(identity.0)?.context().cloned()
+    /// Returns the current security context, if any.
+    pub fn context(&self) -> Option<Arc<GssContext>> {
+        self.engine.identity.context().cloned()
     }
 
     /// Returns the session as the server granted it.
     pub const fn session(&self) -> &Session {
-        &self.session
+        &self.engine.session
     }
 
     /// Returns the options that the client was built from.
     pub const fn options(&self) -> &Options {
-        &self.options
+        &self.engine.options
     }
 
     /// Returns the counters of this client.
     pub const fn statistics(&self) -> Statistics {
-        self.statistics
+        self.engine.statistics
     }
 
     /// Returns `sr_status_flags` of the last reply, which report revoked state and required
     /// reclaims.
     pub const fn status_flags(&self) -> u32 {
-        self.status_flags
+        self.engine.status_flags
     }
 
     /// Returns the number of calls in progress.
     pub fn outstanding(&self) -> usize {
-        self.calls.len()
+        self.engine.calls.len()
     }
 
     /// Returns the number of calls that may be in flight at once.
     pub fn slots(&self) -> u32 {
-        self.slots.limit()
+        self.engine.slots.limit()
     }
 
     /// Returns the largest READ that fits the session's replies, in bytes.
     pub fn read_size_max(&self) -> u32 {
-        data_max(self.options.io_size_max, self.session.fore.ca_maxresponsesize)
+        data_max(self.options().io_size_max, self.session().fore.ca_maxresponsesize)
     }
 
     /// Returns the largest WRITE that fits the session's requests, in bytes.
     pub fn write_size_max(&self) -> u32 {
-        data_max(self.options.io_size_max, self.session.fore.ca_maxrequestsize)
+        data_max(self.options().io_size_max, self.session().fore.ca_maxrequestsize)
     }
 
     /// Sets the length of the lease; the client renews it after two thirds without a call.
     pub fn set_lease(&mut self, lease: Duration) {
-        self.lease = lease;
+        self.engine.lease = lease;
     }
 
     /// Sets the addresses of further connections, for a server that has moved and for tests.
     pub fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {
-        self.addresses = addresses;
+        self.engine.addresses = addresses;
     }
 
     /// Begins a COMPOUND in a reused buffer.
     pub fn compound(&mut self) -> Compound {
-        Compound::in_buffer(memory::take(COMPOUND_CAPACITY), self.options.minor_version)
+        Compound::in_buffer(memory::take(COMPOUND_CAPACITY), self.options().minor_version)
     }
 
     /// Returns the memory of a reply to the pool.
@@ -270,42 +124,153 @@ impl Client {
         memory::give(reply.into_record());
     }
 
-    /// Returns a handle for client and session operations, as the machine, on `connection`.
-    pub fn control<'a>(&'a mut self, connection: &'a mut RawConnection) -> Control<'a> {
-        control(&self.options, &mut self.identities, connection)
+    /// Submits a COMPOUND. The next [`Client::flush`] or [`Client::poll`] sends it; if all slots
+    /// are in use, it waits for one.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for a COMPOUND without a session, and if 16,384 calls are in progress.
+    pub fn submit(&mut self, compound: Compound) -> Result<Ticket, Error> {
+        self.submit_with(compound, CallOptions::default())
     }
 
-    /// Destroys the session, the client and the contexts at the server. A client with open files
+    /// Submits a COMPOUND; see [`Client::submit`].
+    ///
+    /// # Errors
+    /// The same as [`Client::submit`].
+    pub fn submit_with(&mut self, compound: Compound, options: CallOptions) -> Result<Ticket, Error> {
+        self.engine.submit(compound, options)
+    }
+
+    /// Sends submitted calls, as far as slots and sockets allow.
+    ///
+    /// # Errors
+    /// Fails only if the system has no random bytes; completions report the failures of calls.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.engine.flush()
+    }
+
+    /// Sends waiting calls, waits until a call completes or `timeout` passes, and appends the
+    /// completions to `done`. Returns the number appended; 0 at once if no call is in progress.
+    ///
+    /// # Errors
+    /// Fails only if a system call of this process fails; completions report the failures of calls.
+    pub fn poll(&mut self, timeout: Duration, done: &mut Vec<Completion>) -> Result<usize, Error> {
+        self.engine.poll(timeout, done)
+    }
+
+    /// Calls a COMPOUND and waits for its reply. Keeps the completions of other calls for
+    /// [`Client::poll`].
+    ///
+    /// # Errors
+    /// Any [`Error`] but that of a failed operation: see [`Reply::check`].
+    pub fn call(&mut self, compound: Compound) -> Result<Reply, Error> {
+        let ticket = self.submit(compound)?;
+        self.wait(ticket)
+    }
+
+    /// Waits for a submitted call; each call completes by its deadline.
+    ///
+    /// # Errors
+    /// As [`Client::call`], and [`Error::Misuse`] for a call whose completion was already returned.
+    pub fn wait(&mut self, ticket: Ticket) -> Result<Reply, Error> {
+        self.engine.wait(ticket)
+    }
+
+    /// Abandons a submitted call: its completion is not reported.
+    pub fn abandon(&mut self, ticket: Ticket) {
+        self.engine.abandon(ticket);
+    }
+
+    /// Waits until all calls with a waiting caller have completed; keeps completions for
+    /// [`Client::poll`].
+    ///
+    /// # Errors
+    /// The same as [`Client::poll`].
+    pub fn wait_all(&mut self) -> Result<(), Error> {
+        self.engine.wait_all()
+    }
+
+    /// Answers callbacks for `time`, and maintains connections and the lease.
+    ///
+    /// # Errors
+    /// The same as [`Client::poll`].
+    pub fn serve_callbacks(&mut self, time: Duration) -> Result<(), Error> {
+        self.engine.serve_callbacks(time)
+    }
+
+    /// Sets the handler of callbacks. It runs inside the methods of this client that wait for
+    /// replies, and inside [`Client::serve_callbacks`].
+    pub fn on_callback(&mut self, handler: impl FnMut(&NfsCbArgop4<'_>) -> CallbackAnswer + Send + 'static) {
+        self.engine.back.set_handler(Box::new(handler));
+    }
+
+    /// Returns the stateids of CB_RECALLs that were answered with NFS4_OK since the last call.
+    pub fn take_recalls(&mut self) -> Vec<Stateid4> {
+        self.engine.back.take_recalls()
+    }
+
+    /// Damages the protection of callback answers, for tests of servers.
+    pub fn damage_callback_answers(&mut self, damage: Damage) {
+        self.engine.back.set_damage(damage);
+    }
+
+    /// Closes a connection, for tests of reconnects.
+    pub fn cut_connection(&mut self, index: usize) {
+        self.engine.cut(index);
+    }
+
+    /// Opens a further connection of the session to another address, if the same server is there
+    /// (session trunking, RFC 8881 section 2.10.5). Returns whether it is.
+    ///
+    /// # Errors
+    /// Any [`Error`] of the connection; the session stays as it is.
+    pub fn trunk(&mut self, address: SocketAddr) -> Result<bool, Error> {
+        self.engine.trunk(address)
+    }
+
+    /// Creates the client and the session again after the server has lost them, for example in a
+    /// restart. Calls in progress fail with [`TransportError::Closed`](crate::TransportError). The
+    /// owners then reclaim opens and locks, and [`Client::finish_reclaim`] ends the reclaim.
+    ///
+    /// # Errors
+    /// Any [`Error`] of the new connection or session.
+    pub fn recover(&mut self) -> Result<(), Error> {
+        self.engine.recover()
+    }
+
+    /// Returns a handle for client and session operations on `connection`.
+    pub fn control<'a>(&'a mut self, connection: &'a mut RawConnection) -> Control<'a> {
+        self.engine.control(connection)
+    }
+
+    /// Destroys the session, the client and the context at the server. A client with open files
     /// stays there until its lease expires.
     ///
     /// # Errors
     /// The first error; the remaining steps run regardless.
-    pub fn close(mut self) -> Result<(), Error> {
-        self.wait_all()?;
-        let idle = self.links.drain(..).find_map(|link| match link.state {
-            LinkState::Up(connection) => connection.into_raw(),
-            LinkState::Down { .. } => None,
-        });
-        let mut connection = match idle {
+    pub fn close(self) -> Result<(), Error> {
+        let Self { mut engine, .. } = self;
+        engine.wait_all()?;
+        let mut connection = match engine.links.take_idle() {
             Some(connection) => connection,
-            None => raw(&self.options, &self.addresses)?,
+            None => engine.connect_raw()?,
         };
-        let (session, client_id) = (self.session.id, self.session.client_id);
-        let mut control = control(&self.options, &mut self.identities, &mut connection);
-        let ended =
-            control.destroy_session(&session).and_then(|()| match control.destroy_client(client_id) {
+        let session = engine.session.clone();
+        let mut control = engine.control(&mut connection);
+        let ended = control.destroy_session(&session.id).and_then(|()| {
+            match control.destroy_client(session.client_id) {
                 Err(error) if error.is(Nfsstat4::NFS4ERR_CLIENTID_BUSY) => Ok(()),
                 other => other,
-            });
-        let timeout = self.options.connect_timeout;
-        let mut contexts: Vec<_> = self.identities.iter().filter_map(Identity::context).cloned().collect();
-        contexts.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        let destroyed =
-            contexts.iter().try_for_each(|context| match context.destroy(&mut connection, timeout) {
+            }
+        });
+        let destroyed = match engine.identity.context() {
+            None => Ok(()),
+            Some(context) => match context.destroy(&mut connection, engine.options.connect_timeout) {
                 // A restart of the server has already ended it.
                 Err(error) if error.is_context_lost() => Ok(()),
                 other => other,
-            });
+            },
+        };
         ended.and(destroyed)
     }
 }
@@ -318,26 +283,4 @@ fn data_max(wanted: u32, size: u32) -> u32 {
     let fits = size.saturating_sub(HEADS_MAX).max(512);
     // Round down to whole pages, if one fits.
     wanted.min(if fits >= 4096 { fits / 4096 * 4096 } else { fits })
-}
-
-pub(crate) fn raw(options: &Options, addresses: &[SocketAddr]) -> Result<RawConnection, Error> {
-    let sys = |security: &Security| matches!(security, Security::Sys(_));
-    let low = sys(&options.security) || options.machine.as_ref().is_some_and(sys);
-    let (timeout, record_size_max) = (options.connect_timeout, options.record_size_max);
-    Ok(RawConnection::connect_from(options.source, low, addresses, timeout, record_size_max)?)
-}
-
-pub(crate) fn control<'a>(
-    options: &Options,
-    identities: &'a mut [Identity],
-    connection: &'a mut RawConnection,
-) -> Control<'a> {
-    // The machine is the second of at least two identities.
-    let machine = IdentityId::MACHINE.0.min(identities.len().saturating_sub(1));
-    Control {
-        connection,
-        identity: &mut identities[machine],
-        minor_version: options.minor_version,
-        timeout: options.call_timeout,
-    }
 }

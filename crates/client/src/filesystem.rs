@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 
 use nfs4::*;
 
-use crate::client::{CallOptions, Client, Ticket};
+use crate::client::Client;
 use crate::compound::Compound;
+use crate::engine::{CallOptions, Ticket};
 use crate::error::Error;
 use crate::ops::{Attributes, Entry, Handle, OpenFile, OpenHow, read_result, write_result};
 use crate::options::Options;

@@ -26,8 +26,9 @@ mod session;
 mod slots;
 
 pub use callback::CallbackAnswer;
-pub use client::{CallOptions, Client, Completion, IdentityId, Statistics, Ticket};
+pub use client::Client;
 pub use compound::Compound;
+pub use engine::{CallOptions, Completion, Statistics, Ticket};
 pub use error::{Error, ProtectionError, ResultsError, RpcError, TransportError};
 pub use filesystem::Filesystem;
 pub use low_port::may_use_low_port;
@@ -40,4 +41,4 @@ pub use raw::{RawConnection, resolve};
 pub use reply::{Body, Reply, Results};
 pub use security::{Damage, GssCall, GssContext, Head, Protection};
 pub use session::{Control, Owner, Session};
-pub use slots::{Slot, SlotTable};
+pub use slots::{SequenceUse, Slot, SlotTable};

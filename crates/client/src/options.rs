@@ -97,7 +97,7 @@ pub struct GssCredential {
     pub target: String,
     /// The tickets of the user.
     pub credential: Credential,
-    /// The service of calls that request no other one.
+    /// The service of the calls.
     pub service: RpcGssServiceT,
 }
 
@@ -134,7 +134,8 @@ pub enum StateProtection {
     /// SP4_NONE: state is not protected.
     #[default]
     None,
-    /// SP4_MACH_CRED: the machine's identity must use RPCSEC_GSS; its calls use at least integrity.
+    /// SP4_MACH_CRED: the client must use RPCSEC_GSS, with at least integrity for calls about its
+    /// state.
     MachineCredential,
 }
 
@@ -147,11 +148,8 @@ pub struct Options {
     pub port: u16,
     /// The address of this machine to connect from; `None` leaves it to the kernel.
     pub source: Option<IpAddr>,
-    /// The user: the identity of calls that name no other one.
+    /// The identity of all calls.
     pub security: Security,
-    /// The machine: the identity of EXCHANGE_ID, CREATE_SESSION and similar calls. Defaults to
-    /// `security`.
-    pub machine: Option<Security>,
     /// Protection of the client's state.
     pub state_protection: StateProtection,
     /// Number of connections of the session.
@@ -187,11 +185,9 @@ pub struct Options {
     /// Holds connections back at random while up to this many calls use the others, so that calls
     /// arrive out of sequence order, for tests of servers.
     pub lag_max: Option<u32>,
-    /// Whether to bind each further connection with BIND_CONN_TO_SESSION even where it is optional.
-    pub bind_always: bool,
     /// Whether each connection also serves as backchannel. Delegations need this.
     pub backchannel: bool,
-    /// The service of callbacks by RPCSEC_GSS, on the machine's Kerberos context. Callbacks use
+    /// The service of callbacks by RPCSEC_GSS, on the Kerberos context. Callbacks use
     /// AUTH_NONE if `None`.
     pub callback_service: Option<RpcGssServiceT>,
 }
@@ -204,7 +200,6 @@ impl Options {
             port: NFS_PORT,
             source: None,
             security,
-            machine: None,
             state_protection: StateProtection::None,
             connections: 1,
             minor_version: 1,
@@ -221,7 +216,6 @@ impl Options {
             stop: None,
             reclaim_complete: true,
             lag_max: None,
-            bind_always: false,
             backchannel: false,
             callback_service: None,
         }

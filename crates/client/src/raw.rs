@@ -10,6 +10,7 @@ use rpc::{MsgType, RecordLimits, RecordReader, record_mark};
 
 use crate::error::{Error, TransportError};
 use crate::low_port::{connect_any, connect_low};
+use crate::options::{Options, Security};
 
 /// Returns the addresses of a server, in the resolver's order.
 ///
@@ -73,6 +74,16 @@ impl RawConnection {
             }
         }
         Err(TransportError::Connect(last))
+    }
+
+    /// Connects as the options of a client say.
+    ///
+    /// # Errors
+    /// The same as [`RawConnection::connect`].
+    pub(crate) fn connect_by(options: &Options, addresses: &[SocketAddr]) -> Result<Self, TransportError> {
+        let low = matches!(options.security, Security::Sys(_));
+        let (timeout, record_size_max) = (options.connect_timeout, options.record_size_max);
+        Self::connect_from(options.source, low, addresses, timeout, record_size_max)
     }
 
     /// Wraps a stream that is at a record boundary.

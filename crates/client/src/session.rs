@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use nfs4::*;
 
-use crate::callback::BACK_SLOTS;
 use crate::compound::Compound;
 use crate::error::Error;
 use crate::options::{Options, StateProtection};
@@ -21,6 +20,9 @@ const CACHED_RESPONSE_MAX: u32 = 8 << 10;
 /// Operations per COMPOUND that the client requests, since a long path needs one LOOKUP per
 /// component.
 const OPERATIONS_MAX: u32 = 128;
+
+/// Slots of the backchannel that the client offers.
+pub(crate) const BACK_SLOTS: u32 = 4;
 
 /// A session as the server granted it.
 #[derive(Clone, Debug)]
@@ -81,6 +83,17 @@ pub struct Control<'a> {
     pub timeout: Duration,
 }
 
+impl<'a> Control<'a> {
+    /// Makes calls on `connection`, as the options of a client say.
+    pub(crate) fn new(
+        options: &Options,
+        identity: &'a mut Identity,
+        connection: &'a mut RawConnection,
+    ) -> Self {
+        Self { connection, identity, minor_version: options.minor_version, timeout: options.call_timeout }
+    }
+}
+
 impl Control<'_> {
     /// Calls a COMPOUND without a session. If the server does not know the context, establishes a
     /// new one, once.
@@ -105,7 +118,7 @@ impl Control<'_> {
             self.identity.renew(self.connection, self.timeout)?;
         }
         let xid = u32::from_be_bytes(random()?);
-        let head = Head::nfs(xid, NFSPROC4_COMPOUND, self.identity.machine_protection()?);
+        let head = Head::nfs(xid, NFSPROC4_COMPOUND, self.identity.state_protection()?);
         let body = head.call(self.connection, arguments, self.timeout)?;
         Reply::new(body, false)
     }
@@ -202,7 +215,7 @@ impl Control<'_> {
         self.one(&NfsArgop4::OP_DESTROY_CLIENTID(arguments), nothing)
     }
 
-    /// Returns the context for callbacks: the machine's, which the preceding EXCHANGE_ID used.
+    /// Returns the context for callbacks: that of the preceding EXCHANGE_ID.
     fn callback_context(&self, options: &Options) -> Result<Option<CallbackContext>, Error> {
         match (options.callback_service, self.identity.context()) {
             (None, _) => Ok(None),
@@ -234,7 +247,7 @@ impl Control<'_> {
     }
 }
 
-/// Returns the operations that only the machine may call, and those that it may call for users.
+/// Returns the operations that need the machine credential, and those that it also permits.
 fn machine_operations() -> StateProtectOps4 {
     let set = |operations: &[NfsOpnum4]| {
         operations.iter().fold(Bitmap4::EMPTY, |set, operation| set.with(*operation as u32))

@@ -11,6 +11,15 @@ pub struct Slot {
     pub highest: u32,
 }
 
+/// The effect of a request on the sequence id of its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SequenceUse {
+    /// The server accepted SEQUENCE, which advances the sequence id.
+    Consumed,
+    /// The server refused SEQUENCE, or has not seen it: the next request uses the same id.
+    Unused,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct SlotEntry {
     /// The sequence id of the next new request.
@@ -73,15 +82,14 @@ impl SlotTable {
         self.entries.iter().rposition(|entry| entry.busy).map(|at| at as u32)
     }
 
-    /// Releases a slot. `executed` means that the server accepted the request's SEQUENCE, which
-    /// advances the slot's sequence id; a refused SEQUENCE leaves it unchanged.
-    pub fn release(&mut self, id: u32, executed: bool) {
+    /// Releases a slot after the reply to its request.
+    pub fn release(&mut self, id: u32, sequence: SequenceUse) {
         let Some(entry) = self.entries.get_mut(id as usize) else { return };
         if !entry.busy {
             return;
         }
         entry.busy = false;
-        if executed {
+        if sequence == SequenceUse::Consumed {
             // Sequence ids wrap around, section 2.10.6.1.
             entry.next = entry.next.wrapping_add(1);
         }
@@ -107,8 +115,8 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| table.acquire()).collect();
         assert_eq!(taken.iter().map(|slot| slot.id).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(taken.iter().map(|slot| slot.highest).collect::<Vec<_>>(), [0, 1, 2]);
-        table.release(2, true);
-        table.release(0, true);
+        table.release(2, SequenceUse::Consumed);
+        table.release(0, SequenceUse::Consumed);
         assert_eq!(table.acquire(), Some(Slot { id: 0, sequence: 2, highest: 1 }));
         assert_eq!(table.acquire(), Some(Slot { id: 2, sequence: 2, highest: 2 }));
         assert_eq!(table.acquire(), None);
@@ -119,9 +127,9 @@ mod tests {
         // RFC 8881 section 2.10.6.1.3
         let mut table = SlotTable::new(1);
         assert_eq!(table.acquire().map(|slot| slot.sequence), Some(1));
-        table.release(0, false);
+        table.release(0, SequenceUse::Unused);
         assert_eq!(table.acquire().map(|slot| slot.sequence), Some(1));
-        table.release(0, true);
+        table.release(0, SequenceUse::Consumed);
         assert_eq!(table.acquire().map(|slot| slot.sequence), Some(2));
     }
 
@@ -144,7 +152,7 @@ mod tests {
         let mut table = SlotTable::new(1);
         table.entries[0].next = u32::MAX;
         assert_eq!(table.acquire().map(|slot| slot.sequence), Some(u32::MAX));
-        table.release(0, true);
+        table.release(0, SequenceUse::Consumed);
         assert_eq!(table.acquire().map(|slot| slot.sequence), Some(0));
     }
 
@@ -152,9 +160,9 @@ mod tests {
     fn releasing_twice_changes_nothing() {
         let mut table = SlotTable::new(1);
         table.acquire();
-        table.release(0, true);
-        table.release(0, true);
-        table.release(7, true);
+        table.release(0, SequenceUse::Consumed);
+        table.release(0, SequenceUse::Consumed);
+        table.release(7, SequenceUse::Consumed);
         assert_eq!((table.busy(), table.acquire().map(|slot| slot.sequence)), (0, Some(2)));
     }
 }

@@ -1,4 +1,4 @@
-//! Errors of context establishment, one variant per remedy.
+//! Errors of the configuration and of context establishment, one variant per remedy.
 
 use std::fmt;
 
@@ -25,6 +25,17 @@ impl fmt::Display for Status {
             _ => Ok(()),
         }
     }
+}
+
+/// The reason why the configuration could not be set.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigurationError {
+    /// The environment may only change while no other thread can read it.
+    #[error("krb5.conf must be chosen before the program starts threads: {0} run already")]
+    Threads(usize),
+    /// `/proc` is not mounted, so the threads cannot be counted.
+    #[error("cannot count this process's threads in /proc/self/task: {0}")]
+    Proc(#[from] std::io::Error),
 }
 
 /// The reason why a context could not be established, or a credential not be acquired.

@@ -19,8 +19,8 @@ mod keytab;
 mod minor;
 
 pub use acceptor::Acceptor;
-pub use configuration::{ConfigurationError, use_configuration};
-pub use error::{GssError, Status};
+pub use configuration::use_configuration;
+pub use error::{ConfigurationError, GssError, Status};
 pub use established::{Established, ForwardedTicket};
 pub use initiator::{Credential, Initiator, Step};
 pub use keytab::{KeytabEntry, keytab_entries, select_keys};

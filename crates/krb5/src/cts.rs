@@ -9,9 +9,10 @@ use std::ops::Range;
 
 use crate::{
     Cpu, Run, Segments,
-    cipher::{BLOCK, CbcLane, Key, LANES, Suite},
+    cipher::{BLOCK, CbcLane, Key, LANES},
     portable::xor,
     segment_steps::SegmentSteps,
+    suite::Suite,
 };
 
 /// The number of blocks of a lane that are processed between two pauses: 4 KiB.

@@ -4,9 +4,10 @@ use aes::cipher::BlockCipherEncrypt;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
-    cipher::{BLOCK, Block, Suite},
+    cipher::{BLOCK, Block},
     hash::Hash,
     hmac::HmacKey,
+    suite::Suite,
 };
 
 /// The purpose of a derived key: the byte behind the usage number, RFC 3961 section 5.3.

@@ -7,9 +7,10 @@ use zeroize::Zeroize;
 
 use crate::{
     Run, Segments,
-    cipher::{BLOCK, FusedLane, Key, LANES, RoundKeys, Suite},
+    cipher::{BLOCK, Key, LANES, RoundKeys},
     hash::{BLOCK_MAX, Hash, LANES_MAX, StateColumns, Units},
     segment_steps::SegmentSteps,
+    suite::{FusedLane, Suite},
 };
 
 /// The number of units (blocks of the hash) of a lane between two pauses: 8 KiB, or 16 KiB for

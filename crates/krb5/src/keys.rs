@@ -4,20 +4,12 @@ use zeroize::Zeroizing;
 
 use crate::{
     Enctype, KeyError,
-    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Key, Suite},
+    cipher::Key,
     derive::{KeyPurpose, derive},
     hmac::HmacKey,
-    token::{Direction, HEADER_LEN},
+    suite::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Suite},
+    token::{Direction, HEADER_LEN, Role},
 };
-
-/// The side of the context that this process is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// The side that requests the context: an NFS client, or a server on its backchannel.
-    Initiator,
-    /// The side that accepts the context: an NFS server.
-    Acceptor,
-}
 
 /// The key usage numbers of RFC 4121 section 2.
 mod usage {
@@ -58,6 +50,24 @@ macro_rules! with_suite {
     };
 }
 pub(crate) use with_suite;
+
+/// A suite that finds its keys in those of a context.
+pub(crate) trait KeyedSuite: Suite {
+    /// Returns the keys if they are of this enctype.
+    fn of(suite: &AnySuite) -> Option<&SuiteKeys<Self>>;
+}
+
+macro_rules! keyed {
+    ($($name:ident)+) => { $(
+        impl KeyedSuite for $name {
+            fn of(suite: &AnySuite) -> Option<&SuiteKeys<Self>> {
+                if let AnySuite::$name(keys) = suite { Some(keys) } else { None }
+            }
+        }
+    )+ };
+}
+
+keyed!(Aes128Sha1 Aes256Sha1 Aes128Sha256 Aes256Sha384);
 
 /// The keys of one enctype.
 pub(crate) struct SuiteKeys<S: Suite> {

@@ -72,6 +72,7 @@ mod segments;
 #[cfg(target_arch = "x86_64")]
 mod simd;
 mod single;
+mod suite;
 #[warn(clippy::indexing_slicing)]
 mod token;
 #[warn(clippy::indexing_slicing)]
@@ -87,10 +88,10 @@ pub use enctype::Enctype;
 pub use error::{KeyError, TokenError};
 #[doc(hidden)]
 pub use hash::measure;
-pub use keys::{ContextKeys, Role};
+pub use keys::ContextKeys;
 pub use mic::{MicMessage, VerifyMessage, get_mic, get_mic_with, verify_mic, verify_mic_with};
 pub use run::{Pause, Run};
 pub use segments::Segments;
-pub use token::{MIC_TOKEN_MAX, MicToken};
+pub use token::{MIC_TOKEN_MAX, MicToken, Role};
 pub use unwrap::{UnwrapMessage, Unwrapped, unwrap, unwrap_with};
 pub use wrap::{WRAP_HEADROOM, WrapMessage, wrap, wrap_with};

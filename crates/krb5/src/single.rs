@@ -7,12 +7,12 @@ use zeroize::Zeroize;
 
 use crate::{
     Cpu, Segments,
-    cipher::{BLOCK, CbcLane, FusedLane, Suite, UNIT},
+    cipher::{BLOCK, CIPHER_STATE, CbcLane, UNIT},
     cts,
     hash::Hash,
     keys::SuiteKeys,
+    suite::{FusedLane, Suite},
     token::{HEADER_LEN, same},
-    wrap::CIPHER_STATE,
 };
 
 /// The longest token of RFC 3962 on this path, in bytes. In longer tokens the cost of the lanes is

@@ -8,7 +8,7 @@
 
 use subtle::ConstantTimeEq;
 
-use crate::{Role, TokenError, hmac::Digest};
+use crate::{TokenError, hmac::Digest};
 
 /// The length of a token's header in bytes.
 pub(crate) const HEADER_LEN: usize = 16;
@@ -27,6 +27,15 @@ const ACCEPTOR_SUBKEY: u8 = 4;
 
 /// A header in its wire format.
 pub(crate) type Header = [u8; HEADER_LEN];
+
+/// The side of the context that this process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The side that requests the context: an NFS client, or a server on its backchannel.
+    Initiator,
+    /// The side that accepts the context: an NFS server.
+    Acceptor,
+}
 
 /// The flags that this side sets, and the flags that it expects from the peer.
 #[derive(Clone, Copy)]

@@ -5,14 +5,15 @@ use std::ops::Range;
 use crate::{
     ContextKeys, Cpu, Run, Segments, TokenError, WRAP_HEADROOM,
     batch_hmac::{Message, With, batch_hmac},
-    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, Suite, UNIT},
+    cipher::{BLOCK, CIPHER_STATE, UNIT},
     cts, fused,
     fused::FusedProgress,
     hash::DIGEST_MAX,
-    keys::{SuiteKeys, with_suite},
+    keys::{KeyedSuite, SuiteKeys, with_suite},
     single,
+    suite::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Suite},
     token::{HEADER_LEN, Header, begins_with, parse_wrap, same},
-    wrap::{CIPHER_STATE, WINDOW, window},
+    wrap::{WINDOW, window},
 };
 
 /// The fewest units that are decrypted and hashed in tiles. A shorter token is decrypted as a whole
@@ -124,7 +125,7 @@ impl<'a> UnwrapMessage<'a> {
 
     /// Returns the keys if they are of this suite, the token, and its encrypted range; `None` if
     /// the token is already refused.
-    fn parts<'b, S: Suite>(&'b mut self) -> Option<TokenParts<'b, 'a, S>> {
+    fn parts<'b, S: KeyedSuite>(&'b mut self) -> Option<TokenParts<'b, 'a, S>> {
         let keys = S::of(&self.keys.suite)?;
         let sealed = self.result.as_ref().ok()?.sealed;
         let end = self.token.len() - S::ENCTYPE.mac_len();
@@ -148,7 +149,7 @@ struct TokenParts<'b, 'a, S: Suite> {
 }
 
 /// Opens the tokens of one enctype.
-fn open<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>]) {
+fn open<S: KeyedSuite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>]) {
     if !window.iter().any(|message| S::of(&message.keys.suite).is_some()) {
         return;
     }
@@ -173,7 +174,7 @@ fn open<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>]) {
 }
 
 /// Decrypts and hashes whole units in one pass, if the suite supports this.
-fn together<S: Suite>(
+fn together<S: KeyedSuite>(
     run: &mut Run<'_>,
     window: &mut [UnwrapMessage<'_>],
     progress: &mut [FusedProgress<S>],
@@ -196,7 +197,11 @@ fn together<S: Suite>(
 }
 
 /// Decrypts the rest of the sealed tokens that have not been refused.
-fn decrypt<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progress: &[FusedProgress<S>]) {
+fn decrypt<S: KeyedSuite>(
+    run: &mut Run<'_>,
+    window: &mut [UnwrapMessage<'_>],
+    progress: &[FusedProgress<S>],
+) {
     for (message, progress) in window.iter_mut().zip(progress) {
         if let Some(TokenParts { keys, token, range, sealed: true, .. }) = message.parts::<S>() {
             cts::decrypt::<S>(run, &keys.open, token, range, progress.done, progress.chain);
@@ -205,7 +210,7 @@ fn decrypt<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progre
 }
 
 /// Refuses tokens with a wrong checksum. For sealed tokens the checksum also covers `prefix`.
-fn verify<S: Suite>(
+fn verify<S: KeyedSuite>(
     run: &mut Run<'_>,
     window: &mut [UnwrapMessage<'_>],
     progress: &[FusedProgress<S>],

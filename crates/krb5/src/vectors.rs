@@ -4,11 +4,11 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     Cpu, Run, Segments,
-    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Suite},
+    cipher::CIPHER_STATE,
     cts,
     derive::{KeyPurpose, derive, dk, n_fold},
     hmac::HmacKey,
-    wrap::CIPHER_STATE,
+    suite::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Suite},
 };
 
 fn encrypt<S: Suite>(cpu: Cpu, key: &[u8; 32], data: &mut [u8]) {

@@ -9,21 +9,18 @@ use std::ops::Range;
 use crate::{
     ContextKeys, Cpu, Run, Segments,
     batch_hmac::{Message, With, batch_hmac},
-    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, CbcLane, Suite, UNIT},
+    cipher::{BLOCK, CIPHER_STATE, CbcLane, UNIT},
     cts, fused,
     fused::FusedProgress,
     hash::{BLOCK_MAX, Hash},
-    keys::{SuiteKeys, with_suite},
+    keys::{KeyedSuite, SuiteKeys, with_suite},
     single,
+    suite::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384},
     token::{HEADER_LEN, sealed_header},
 };
 
 /// The number of bytes in front of the plaintext: the header and the confounder.
 pub const WRAP_HEADROOM: usize = HEADER_LEN + BLOCK;
-
-/// The cipher state that the checksum of RFC 8009 section 5 covers before the ciphertext. It is
-/// zero, as each token is encrypted independently.
-pub(crate) const CIPHER_STATE: [u8; BLOCK] = [0; BLOCK];
 
 /// The maximum number of messages of a batch that are processed together.
 pub(crate) const WINDOW: usize = 64;
@@ -108,7 +105,9 @@ impl<'a> WrapMessage<'a> {
     }
 
     /// Returns the keys if they are of this suite, the token, and its range to encrypt.
-    fn parts<'b, S: Suite>(&'b mut self) -> Option<(&'b SuiteKeys<S>, &'b mut Segments<'a>, Range<usize>)> {
+    fn parts<'b, S: KeyedSuite>(
+        &'b mut self,
+    ) -> Option<(&'b SuiteKeys<S>, &'b mut Segments<'a>, Range<usize>)> {
         let keys = S::of(&self.keys.suite)?;
         let end = self.token.len() - S::ENCTYPE.mac_len();
         Some((keys, &mut self.token, HEADER_LEN..end))
@@ -116,7 +115,7 @@ impl<'a> WrapMessage<'a> {
 }
 
 /// Encrypts and signs the messages of one enctype.
-fn seal<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>]) {
+fn seal<S: KeyedSuite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>]) {
     if !window.iter().any(|message| S::of(&message.keys.suite).is_some()) {
         return;
     }
@@ -133,7 +132,11 @@ fn seal<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>]) {
 }
 
 /// Hashes and encrypts whole units in one pass, if the suite supports this.
-fn together<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress: &mut [FusedProgress<S>]) {
+fn together<S: KeyedSuite>(
+    run: &mut Run<'_>,
+    window: &mut [WrapMessage<'_>],
+    progress: &mut [FusedProgress<S>],
+) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
         let (keys, token, Range { start, end }) = message.parts::<S>()?;
         progress.begin(keys.seal_mac.inner);
@@ -145,7 +148,7 @@ fn together<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progres
 /// Encrypts and hashes the units behind the first hash block in one pass, if the suite supports
 /// this for the size of the batch. Leaves the last two AES blocks: they are swapped before they are
 /// hashed.
-fn together_behind<S: Suite>(
+fn together_behind<S: KeyedSuite>(
     run: &mut Run<'_>,
     window: &mut [WrapMessage<'_>],
     progress: &mut [FusedProgress<S>],
@@ -181,7 +184,7 @@ fn together_behind<S: Suite>(
     fused::seal(run, messages);
 }
 
-fn encrypt<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress: &[FusedProgress<S>]) {
+fn encrypt<S: KeyedSuite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress: &[FusedProgress<S>]) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
         let (keys, token, range) = message.parts::<S>()?;
         Some(cts::Plain { key: &keys.seal, token, range, done: progress.done, chain: progress.chain })
@@ -190,7 +193,7 @@ fn encrypt<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress
 }
 
 /// Writes the checksums of `prefix` and the current content of the messages.
-fn sign<S: Suite>(
+fn sign<S: KeyedSuite>(
     run: &mut Run<'_>,
     window: &mut [WrapMessage<'_>],
     progress: &[FusedProgress<S>],

@@ -73,12 +73,12 @@ impl Mount {
         found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing()))
     }
 
-    /// Tells whether the kernel's NFS client serves it.
+    /// Returns whether the kernel's NFS client serves it.
     pub fn is_nfs(&self) -> bool {
         matches!(self.fs_type.as_str(), "nfs4" | "nfs")
     }
 
-    /// Tells whether an option is set.
+    /// Returns whether an option is set.
     pub fn has(&self, name: &str) -> bool {
         self.options.iter().any(|option| option == name)
     }

@@ -8,9 +8,9 @@ use crate::image::ConnectionImage;
 use crate::input::Input;
 use crate::ledger::{Budget, ConnectionAccount, address};
 use crate::output::Output;
+use crate::requests::{RequestQueue, memory_of};
 use crate::shared::SharedParts;
 use crate::shares::TenantIndex;
-use crate::sockets::RequestQueue;
 use crate::strangers::TurnTicket;
 use crate::traffic::Traffic;
 use crate::{Request, Stats};
@@ -432,22 +432,22 @@ impl Connection {
 
     /// Sends once, and moves completely sent replies to `spent`.
     pub(crate) fn write(&mut self, shared: &SharedParts, spent: &mut Vec<Vec<u8>>) -> IoProgress {
-        if !self.output.is_empty() {
-            match EpollDriver::send(&self.link, &mut self.output, spent) {
-                Ok(sent) if sent.count == 0 => return IoProgress::Closed,
-                Ok(sent) => {
-                    Stats::add(&shared.stats.sent_bytes, sent.count as u64);
-                    self.note_output(shared, true);
-                    if !self.output.is_empty() {
-                        return if sent.more { IoProgress::More(sent.count) } else { IoProgress::Open };
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return IoProgress::Open,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => return IoProgress::More(0),
-                Err(_) => return IoProgress::Closed,
-            }
+        if self.output.is_empty() {
+            return if self.closing { IoProgress::Closed } else { IoProgress::Open };
         }
-        if self.closing { IoProgress::Closed } else { IoProgress::Open }
+        let sent = match EpollDriver::send(&self.link, &mut self.output, spent) {
+            Ok(sent) if sent.count > 0 => sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return IoProgress::Open,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return IoProgress::More(0),
+            Ok(_) | Err(_) => return IoProgress::Closed,
+        };
+        Stats::add(&shared.stats.sent_bytes, sent.count as u64);
+        self.note_output(shared, true);
+        match self.output.is_empty() {
+            true if self.closing => IoProgress::Closed,
+            false if sent.more => IoProgress::More(sent.count),
+            _ => IoProgress::Open,
+        }
     }
 
     /// Registers the readiness that the connection waits for; none of input if it `waits` for
@@ -531,9 +531,4 @@ impl Connection {
         shared.ledger.close(&self.account);
         shared.stats.deferred.fetch_sub(self.deferred, Ordering::Relaxed);
     }
-}
-
-/// Returns the memory of a waiting request, in bytes.
-pub(crate) fn memory_of(record: &Vec<u8>) -> usize {
-    record.capacity() + size_of::<Request>()
 }

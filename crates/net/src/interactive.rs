@@ -6,7 +6,8 @@
 //! that the other work progresses as well.
 
 use crate::driver::Ready;
-use crate::sockets::{RequestQueue, Sockets};
+use crate::requests::RequestQueue;
+use crate::sockets::Sockets;
 use crate::traffic::Lane;
 use crate::{CompletionSender, Reply, Request, Service};
 use std::collections::VecDeque;
@@ -169,6 +170,8 @@ impl<S: Service> InteractiveLane<S> {
         }
         sockets.queue(self.replies.drain(..));
         served.iter().for_each(|id| sockets.write(*id));
-        start.into_iter().for_each(|start| sockets.charge_batch(&served, start.elapsed()));
+        if let Some(start) = start {
+            sockets.charge_batch(&served, start.elapsed());
+        }
     }
 }

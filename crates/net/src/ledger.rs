@@ -15,13 +15,12 @@
 //! The sums are atomic numbers. Requests do not take the lock of the table; opening, trusting and
 //! closing connections and making room do.
 
-use crate::mailbox::Mailbox;
 use crate::{Limits, Stats};
 use rpc::ConnectionId;
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -72,12 +71,26 @@ impl Budget {
     }
 }
 
+/// The two groups of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// The service has not vouched for any of its calls.
+    Stranger,
+    Trusted,
+}
+
 /// The part of a budget that one connection holds.
 #[derive(Debug, Default)]
 struct Holding {
     bytes: AtomicUsize,
     /// When it began to hold memory without progress, in milliseconds of the ledger's clock.
     since: AtomicU64,
+}
+
+/// Takes the connections that must make room: their shard, which alone can close them.
+pub(crate) trait EvictionSink: Debug + Send + Sync {
+    /// Requests the end of a connection.
+    fn evict(&self, connection: ConnectionId);
 }
 
 /// The state of one connection that all threads share.
@@ -87,7 +100,7 @@ pub(crate) struct ConnectionAccount {
     /// Position in the order of arrival.
     order: u64,
     peer: SocketAddr,
-    mailbox: Arc<Mailbox>,
+    shard: Arc<dyn EvictionSink>,
     trusted: AtomicBool,
     /// Whether it was chosen to make room. Its shard closes it soon.
     condemned: AtomicBool,
@@ -112,6 +125,10 @@ impl ConnectionAccount {
     /// Returns whether the service vouches for the connection.
     pub(crate) fn is_trusted(&self) -> bool {
         self.trusted.load(Relaxed)
+    }
+
+    fn standing(&self) -> Standing {
+        if self.is_trusted() { Standing::Trusted } else { Standing::Stranger }
     }
 
     /// Returns whether the connection is about to be closed to make room.
@@ -242,7 +259,7 @@ impl Ledger {
         id: ConnectionId,
         order: u64,
         peer: SocketAddr,
-        mailbox: Arc<Mailbox>,
+        shard: Arc<dyn EvictionSink>,
     ) -> Result<Arc<ConnectionAccount>, TableFull> {
         let mut table = self.lock();
         let address = address(peer.ip());
@@ -253,7 +270,7 @@ impl Ledger {
             id,
             order,
             peer,
-            mailbox,
+            shard,
             trusted: AtomicBool::new(false),
             condemned: AtomicBool::new(false),
             holdings: Default::default(),
@@ -261,7 +278,7 @@ impl Ledger {
             yielded: Default::default(),
         });
         table.accounts.insert(id.0, account.clone());
-        table.untrusted.change(&account, true);
+        table.untrusted.add(&account);
         Ok(account)
     }
 
@@ -310,8 +327,8 @@ impl Ledger {
         if account.condemned.load(Relaxed) || account.trusted.swap(true, Relaxed) {
             return;
         }
-        table.untrusted.change(account, false);
-        table.trusted.change(account, true);
+        table.untrusted.remove(account);
+        table.trusted.add(account);
         for budget in [Budget::Input, Budget::Output] {
             let bytes = account.holding(budget).bytes.load(Relaxed);
             self.sums(budget).untrusted.fetch_sub(bytes, Relaxed);
@@ -442,11 +459,15 @@ impl Ledger {
         // Another thread may have made room meanwhile.
         if is_overrun() {
             let target = part(max, UNTRUSTED_ROOM_PART);
-            self.close_largest(&mut table, budget, false, why, || self.held_untrusted(budget) > target);
+            self.close_largest(&mut table, budget, Standing::Stranger, why, || {
+                self.held_untrusted(budget) > target
+            });
         }
         if is_full() {
-            self.close_largest(&mut table, budget, false, why, || self.held(budget) > part(max, ROOM_PART));
-            self.close_largest(&mut table, budget, true, why, is_full);
+            self.close_largest(&mut table, budget, Standing::Stranger, why, || {
+                self.held(budget) > part(max, ROOM_PART)
+            });
+            self.close_largest(&mut table, budget, Standing::Trusted, why, is_full);
         }
     }
 
@@ -456,8 +477,8 @@ impl Ledger {
         for budget in [Budget::Input, Budget::Output] {
             let exceeds = || self.held(budget) > self.limits.handover_bytes_max;
             let mut table = self.lock();
-            for trusted in [false, true] {
-                self.close_largest(&mut table, budget, trusted, why, exceeds);
+            for standing in [Standing::Stranger, Standing::Trusted] {
+                self.close_largest(&mut table, budget, standing, why, exceeds);
             }
         }
     }
@@ -468,7 +489,7 @@ impl Ledger {
         &self,
         table: &mut AccountTable,
         budget: Budget,
-        trusted: bool,
+        standing: Standing,
         why: &str,
         exceeds: impl Fn() -> bool,
     ) {
@@ -476,7 +497,7 @@ impl Ledger {
             return;
         }
         let now = self.milliseconds();
-        let mut heap: BinaryHeap<Holders> = table.holders(budget, trusted, now).into();
+        let mut heap: BinaryHeap<Holders> = table.holders(budget, standing, now).into();
         while exceeds() {
             let Some(mut holders) = heap.pop() else { return };
             let Some((_, bytes, id)) = holders.connections.pop() else { continue };
@@ -500,7 +521,7 @@ impl Ledger {
         }
         Stats::add(&self.stats.evicted, 1);
         self.stats.log_closed(account.peer, why);
-        account.mailbox.evict(account.id);
+        account.shard.evict(account.id);
     }
 }
 
@@ -541,7 +562,7 @@ impl AccountTable {
     fn remove(&mut self, account: &ConnectionAccount) {
         if self.accounts.remove(&account.id.0).is_some() {
             let places = if account.is_trusted() { &mut self.trusted } else { &mut self.untrusted };
-            places.change(account, false);
+            places.remove(account);
         }
     }
 
@@ -563,9 +584,9 @@ impl AccountTable {
     }
 
     /// Returns the connections that hold bytes of a budget, by address.
-    fn holders(&self, budget: Budget, trusted: bool, now: u64) -> Vec<Holders> {
+    fn holders(&self, budget: Budget, standing: Standing, now: u64) -> Vec<Holders> {
         let mut by_address: HashMap<IpAddr, Holders> = HashMap::new();
-        for (id, account) in self.accounts.iter().filter(|(_, account)| account.is_trusted() == trusted) {
+        for (id, account) in self.accounts.iter().filter(|(_, account)| account.standing() == standing) {
             let holding = account.holding(budget);
             let bytes = holding.bytes.load(Relaxed);
             if bytes == 0 {
@@ -589,18 +610,25 @@ impl AddressPlaces {
         self.connections.get(address).map(|connections| (*address, connections))
     }
 
-    /// Adds a connection, or removes it.
-    fn change(&mut self, account: &ConnectionAccount, is_present: bool) {
+    fn add(&mut self, account: &ConnectionAccount) {
+        self.change(account, |connections| _ = connections.insert(account.order, account.id.0));
+    }
+
+    fn remove(&mut self, account: &ConnectionAccount) {
+        self.change(account, |connections| _ = connections.remove(&account.order));
+    }
+
+    /// Changes the connections of an address, and with them its rank.
+    fn change(&mut self, account: &ConnectionAccount, change: impl FnOnce(&mut BTreeMap<u64, u64>)) {
         let address = address(account.peer.ip());
         let connections = self.connections.entry(address).or_default();
         let rank = |of: &BTreeMap<u64, u64>| {
             of.first_key_value().map(|(order, _)| (of.len(), Reverse(*order), address))
         };
-        rank(connections).into_iter().for_each(|rank| _ = self.ranks.remove(&rank));
-        match is_present {
-            true => connections.insert(account.order, account.id.0),
-            false => connections.remove(&account.order),
-        };
+        if let Some(rank) = rank(connections) {
+            self.ranks.remove(&rank);
+        }
+        change(connections);
         match rank(connections) {
             Some(rank) => _ = self.ranks.insert(rank),
             None => _ = self.connections.remove(&address),

@@ -39,6 +39,7 @@ mod outgoing;
 mod output;
 mod owner;
 mod relief;
+mod requests;
 mod service;
 mod shard;
 mod shared;

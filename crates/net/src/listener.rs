@@ -3,13 +3,13 @@
 use crate::allowance::Allowance;
 use crate::image::{InheritedConnections, NetImage};
 use crate::ledger::BUSY_TIME;
-use crate::mailbox::Arrival;
+use crate::mailbox::{Arrival, export_all, wait_all, want_all};
 use crate::outgoing::connection_id;
 use crate::owner::plain;
 use crate::relief::{Relief, ReliefBell};
 use crate::shard::{Shard, ShardHandle, ShardParts};
 use crate::shared::SharedParts;
-use crate::stillness::{ShardPhase, Stillness, export_all, wait_all, want_all};
+use crate::stillness::{ShardPhase, Stillness};
 use crate::{Limits, Outgoing, Service, Shards, Stats};
 use rpc::ConnectionId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};

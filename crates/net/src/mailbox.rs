@@ -1,8 +1,8 @@
 //! The queues from other threads to a shard, and the bell that wakes it.
 
 use crate::image::ConnectionImage;
-use crate::ledger::ConnectionAccount;
-use crate::stillness::{ShardPhase, Stillness};
+use crate::ledger::{ConnectionAccount, EvictionSink};
+use crate::stillness::{Exported, ShardPhase, Stillness};
 use rpc::ConnectionId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use std::io;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Server-initiated records that may wait for one shard, which takes them as soon as it wakes.
 const OUTGOING_MAX: usize = 1024;
@@ -90,12 +90,6 @@ impl Mailbox {
         std::mem::take(&mut *self.outgoing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Requests the shard to close a connection.
-    pub(crate) fn evict(&self, connection: ConnectionId) {
-        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-        self.ring();
-    }
-
     /// Takes the connections that the shard must close.
     pub(crate) fn take_evicted(&self) -> Vec<ConnectionId> {
         std::mem::take(&mut *self.evicted.lock().unwrap_or_else(PoisonError::into_inner))
@@ -141,9 +135,39 @@ impl Mailbox {
     }
 }
 
+impl EvictionSink for Mailbox {
+    fn evict(&self, connection: ConnectionId) {
+        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.ring();
+    }
+}
+
 /// The bell: readable from a [`Mailbox::ring`] to the next [`Mailbox::silence`].
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
+}
+
+/// Sets the phase of all shards.
+pub(crate) fn want_all(shards: &[Arc<Mailbox>], phase: ShardPhase) {
+    for shard in shards {
+        shard.stillness.want(phase);
+        shard.ring();
+    }
+}
+
+/// Waits until all shards have reached a phase; false if one has not in time.
+pub(crate) fn wait_all(shards: &[Arc<Mailbox>], phase: ShardPhase, until: Instant) -> bool {
+    shards.iter().all(|shard| shard.stillness.wait_for(phase, until))
+}
+
+/// Collects the images of all connections from parked shards.
+pub(crate) fn export_all(shards: &[Arc<Mailbox>], until: Instant) -> io::Result<Exported> {
+    shards.iter().for_each(|shard| shard.stillness.ask());
+    let mut all = Vec::new();
+    for shard in shards {
+        all.append(&mut shard.stillness.answer(until)?);
+    }
+    Ok(all)
 }

@@ -363,6 +363,13 @@ impl<S: Service> Shard<S> {
         work.start.map(|start| start.elapsed().saturating_sub(turns))
     }
 
+    /// Charges work for a connection to its tenant.
+    fn charge(&mut self, connection: u64, work: ChargedWork) {
+        if let Some(time) = self.time_of(work) {
+            self.sockets.charge(connection, time);
+        }
+    }
+
     /// Runs the first of the waiting steps, further ones if no interactive connection waits for
     /// them, and sends the replies that they complete. Returns `None` if a step blocked and another
     /// thread has taken the shard over.
@@ -461,7 +468,7 @@ impl<S: Service> Shard<S> {
             Ready::Output(id) => {
                 let work = self.charged_work();
                 self.write(id);
-                self.time_of(work).into_iter().for_each(|time| self.sockets.charge(id, time));
+                self.charge(id, work);
             }
             Ready::Over(id) => self.sockets.end(id),
         }
@@ -483,7 +490,7 @@ impl<S: Service> Shard<S> {
             }
         }
         self.sockets.read_done(id);
-        self.time_of(work).into_iter().for_each(|time| self.sockets.charge(id, time));
+        self.charge(id, work);
         if self.sockets.requests.bytes() > REQUESTS_BYTES_MAX {
             self.tick();
         }
@@ -589,7 +596,9 @@ impl<S: Service> Shard<S> {
         }
         self.sockets.queue(self.replies.drain(..));
         served.iter().for_each(|id| self.write(*id));
-        self.time_of(work).into_iter().for_each(|time| self.sockets.charge_batch(&served, time));
+        if let Some(time) = self.time_of(work) {
+            self.sockets.charge_batch(&served, time);
+        }
     }
 
     /// Reports closed connections to the service, after the last of their requests.

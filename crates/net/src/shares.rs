@@ -106,7 +106,9 @@ impl TenantShares {
     /// Adds a connection of a tenant.
     pub(crate) fn join(&mut self, tenant: WeightedTenant) -> TenantIndex {
         let index = self.by_id.get(&tenant.id).copied().unwrap_or_else(|| self.add(tenant));
-        self.share(index).into_iter().for_each(|share| share.connections += 1);
+        if let Some(share) = self.share(index) {
+            share.connections += 1;
+        }
         index
     }
 
@@ -133,8 +135,9 @@ impl TenantShares {
 
     /// Applies the present weight of the tenant at this place, if it is this one.
     pub(crate) fn weigh(&mut self, index: TenantIndex, tenant: WeightedTenant) {
-        let share = self.share(index).filter(|share| share.tenant.id == tenant.id);
-        share.into_iter().for_each(|share| share.tenant = tenant);
+        if let Some(share) = self.share(index).filter(|share| share.tenant.id == tenant.id) {
+            share.tenant = tenant;
+        }
     }
 
     /// Forgets tenants that have had no connection for a while.

@@ -4,17 +4,15 @@
 //! [`Sockets::open_lane`] finds that they may be served.
 
 mod charges;
-mod requests;
-
-pub(crate) use requests::RequestQueue;
 
 use crate::connection::{Connection, IoProgress};
 use crate::driver::{EpollDriver, Ready};
 use crate::ids::IdHash;
-use crate::ledger::{BUSY_TIME, Budget};
+use crate::ledger::{BUSY_TIME, Budget, ConnectionAccount};
 use crate::mailbox::{Arrival, Mailbox};
+use crate::requests::RequestQueue;
 use crate::shared::SharedParts;
-use crate::shares::TenantShares;
+use crate::shares::{TenantShares, WeightedTenant};
 use crate::stillness::Exported;
 use crate::strangers::Strangers;
 use crate::{Action, Reply, Request, Stats};
@@ -261,36 +259,39 @@ impl Sockets {
 
     /// Adds the connections from the mailbox.
     pub(crate) fn take_arrived(&mut self) {
-        for Arrival { id, stream, account, inherited } in self.mailbox.take() {
-            if account.is_condemned() {
-                self.shared.ledger.close(&account);
-                self.uncount();
-                continue;
-            }
-            match self.driver.add(id.0, stream) {
-                Ok(link) => {
-                    let mut connection = Connection::new(id, link, account, &self.shared);
-                    let sound = match inherited {
-                        Some(image) => connection.inherit(image, &mut self.driver, &self.shared),
-                        None => true,
-                    };
-                    self.connections.insert(id.0, connection);
-                    match sound {
-                        false => self.ended.push(id.0),
-                        // Else it is when the shard begins to serve.
-                        true if !self.draining => self.write_done(id.0),
-                        true => {}
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!("connection from {} could not be watched: {error}", account.peer());
-                    self.shared.ledger.close(&account);
-                    self.uncount();
-                }
-            }
+        for arrival in self.mailbox.take() {
+            self.add(arrival);
         }
         // A connection arrives before it is evicted.
         self.ended.extend(self.mailbox.take_evicted().iter().map(|connection| connection.0));
+    }
+
+    /// Adds a connection, unless it was evicted on its way or cannot be watched.
+    fn add(&mut self, Arrival { id, stream, account, inherited }: Arrival) {
+        if account.is_condemned() {
+            return self.drop_arrived(&account);
+        }
+        let link = match self.driver.add(id.0, stream) {
+            Ok(link) => link,
+            Err(error) => {
+                tracing::warn!("connection from {} could not be watched: {error}", account.peer());
+                return self.drop_arrived(&account);
+            }
+        };
+        let mut connection = Connection::new(id, link, account, &self.shared);
+        let sound = inherited.is_none_or(|image| connection.inherit(image, &mut self.driver, &self.shared));
+        self.connections.insert(id.0, connection);
+        if !sound {
+            self.ended.push(id.0);
+        } else if !self.draining {
+            // While the shard drains, this waits until it serves again.
+            self.write_done(id.0);
+        }
+    }
+
+    fn drop_arrived(&self, account: &ConnectionAccount) {
+        self.shared.ledger.close(account);
+        self.uncount();
     }
 
     /// Defers an event to the next wait.
@@ -462,21 +463,7 @@ impl Sockets {
                 Action::SendAttached(record, data) => {
                     connection.queue(record, Some(data), reply.class, &self.shared);
                 }
-                Action::Trust(tenant) => {
-                    let shares = &mut self.shares;
-                    let index = *connection.tenant().get_or_insert_with(|| shares.join(tenant));
-                    if connection.is_trusted() {
-                        shares.weigh(index, tenant);
-                        continue;
-                    }
-                    if let Err(error) = connection.trust(&mut self.driver, &self.shared) {
-                        tracing::warn!("a connection could not be watched: {error}");
-                        self.ended.push(reply.connection.0);
-                    }
-                    if let Some(ticket) = connection.ticket().take() {
-                        self.strangers.remove(ticket);
-                    }
-                }
+                Action::Trust(tenant) => self.trust(reply.connection, tenant),
                 Action::Close => connection.close_when_sent(),
                 Action::Yield => connection.traffic().defer(),
                 Action::Pause(time) => {
@@ -492,6 +479,24 @@ impl Sockets {
                     connection.note_deferred(bytes, &self.shared);
                 }
             }
+        }
+    }
+
+    /// Marks a connection as trusted, and counts it for a tenant.
+    fn trust(&mut self, connection: ConnectionId, tenant: WeightedTenant) {
+        let Self { shares, driver, shared, ended, strangers, .. } = self;
+        let Some(trusted) = self.connections.get_mut(&connection.0) else { return };
+        let index = *trusted.tenant().get_or_insert_with(|| shares.join(tenant));
+        if trusted.is_trusted() {
+            shares.weigh(index, tenant);
+            return;
+        }
+        if let Err(error) = trusted.trust(driver, shared) {
+            tracing::warn!("a connection could not be watched: {error}");
+            ended.push(connection.0);
+        }
+        if let Some(ticket) = trusted.ticket().take() {
+            strangers.remove(ticket);
         }
     }
 

@@ -5,14 +5,13 @@
 //! connections. If the next process fails they serve again as if nothing had happened.
 
 use crate::image::ConnectionImage;
-use crate::mailbox::Mailbox;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::sync::atomic::{
     AtomicU8,
     Ordering::{Acquire, Release},
 };
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// The phase that a thread is to be in.
@@ -142,27 +141,4 @@ impl Stillness {
         let exported = answered.and_then(|mut progress| progress.exported.take());
         exported.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
-}
-
-/// Sets the phase of all shards.
-pub(crate) fn want_all(shards: &[Arc<Mailbox>], phase: ShardPhase) {
-    for shard in shards {
-        shard.stillness.want(phase);
-        shard.ring();
-    }
-}
-
-/// Waits until all shards have reached a phase; false if one has not in time.
-pub(crate) fn wait_all(shards: &[Arc<Mailbox>], phase: ShardPhase, until: Instant) -> bool {
-    shards.iter().all(|shard| shard.stillness.wait_for(phase, until))
-}
-
-/// Collects the images of all connections from parked shards.
-pub(crate) fn export_all(shards: &[Arc<Mailbox>], until: Instant) -> io::Result<Exported> {
-    shards.iter().for_each(|shard| shard.stillness.ask());
-    let mut all = Vec::new();
-    for shard in shards {
-        all.append(&mut shard.stillness.answer(until)?);
-    }
-    Ok(all)
 }

@@ -64,18 +64,18 @@ impl Bitmap4 {
         }
     }
 
-    /// Says whether a number is a member.
+    /// Returns whether a number is a member.
     pub const fn contains(&self, bit: u32) -> bool {
         let word = (bit / 32) as usize;
         word < WORDS && self.words[word] & (1 << (bit % 32)) != 0
     }
 
-    /// Says whether the peer's bitmap had members above 127.
+    /// Returns whether the peer's bitmap had members above 127.
     pub const fn has_beyond(&self) -> bool {
         self.beyond
     }
 
-    /// Says whether there is no member.
+    /// Returns whether there is no member.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0 && !self.beyond
     }
@@ -124,7 +124,7 @@ impl Bitmap4 {
         rest
     }
 
-    /// Says whether all members are in the other set.
+    /// Returns whether all members are in the other set.
     pub const fn is_subset_of(&self, other: &Self) -> bool {
         self.and_not(other).is_empty()
     }

@@ -9,8 +9,8 @@ pub fn operation_name(number: u32) -> &'static str {
     operation.name().strip_prefix("OP_").unwrap_or("ILLEGAL")
 }
 
-/// Says whether an operation is one that 4.1 must not implement: NFS4ERR_NOTSUPP (RFC 8881 section
-/// 17).
+/// Returns whether an operation is one that 4.1 must not implement: NFS4ERR_NOTSUPP (RFC 8881
+/// section 17).
 pub const fn is_4_0_only(operation: NfsOpnum4) -> bool {
     use NfsOpnum4::*;
     matches!(

@@ -27,7 +27,7 @@ fn by_number(last: NfsOpnum4, rows: &'static Rows) -> ByNumber {
     operations.map(|operation| row(rows, operation.unwrap_or(NfsOpnum4::OP_ILLEGAL).name())).collect()
 }
 
-/// Says whether an operation may answer a status. NFS4_OK is always valid.
+/// Returns whether an operation may answer a status. NFS4_OK is always valid.
 ///
 /// The table is parsed at the first call.
 pub fn valid_error(operation: NfsOpnum4, status: Nfsstat4) -> bool {
@@ -39,7 +39,7 @@ pub fn valid_errors(operation: NfsOpnum4) -> &'static [Nfsstat4] {
     of_number(&BY_NUMBER, operation)
 }
 
-/// Says whether an operation of NFSv4.0 may answer a status (RFC 7530 section 13.2). NFS4_OK is
+/// Returns whether an operation of NFSv4.0 may answer a status (RFC 7530 section 13.2). NFS4_OK is
 /// always valid.
 pub fn valid_error_40(operation: NfsOpnum4, status: Nfsstat4) -> bool {
     status == Nfsstat4::NFS4_OK || valid_errors_40(operation).contains(&status)
@@ -55,7 +55,7 @@ fn of_number(rows: &ByNumber, operation: NfsOpnum4) -> &'static [Nfsstat4] {
     rows.get(number).copied().unwrap_or_default()
 }
 
-/// Says whether a callback operation may answer a status (RFC 8881 section 15.3).
+/// Returns whether a callback operation may answer a status (RFC 8881 section 15.3).
 pub fn valid_callback_error(operation: NfsCbOpnum4, status: Nfsstat4) -> bool {
     status == Nfsstat4::NFS4_OK || row(&VALID, operation.name()).contains(&status)
 }

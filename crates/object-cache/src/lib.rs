@@ -19,7 +19,7 @@ pub trait CacheableObject {
     /// Returns the handle under which it is found.
     fn handle(&self) -> &ObjectHandle;
 
-    /// Says whether it must stay in the cache for now. While many objects are pinned, the cache
+    /// Returns whether it must stay in the cache for now. While many objects are pinned, the cache
     /// holds more than its limit.
     fn is_pinned(entry: &Arc<Self>) -> bool {
         let _ = entry;
@@ -141,7 +141,7 @@ impl<T: CacheableObject> ObjectCache<T> {
         self.shards.iter().map(of).sum()
     }
 
-    /// Says whether the cache holds no object.
+    /// Returns whether the cache holds no object.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -155,7 +155,7 @@ impl Point {
         Self { x, y: f64::NAN, low: f64::NAN, high: f64::NAN, unsure: false }
     }
 
-    /// Says whether the variant has failed there.
+    /// Returns whether the variant has failed there.
     pub fn has_failed(&self) -> bool {
         self.y.is_nan()
     }

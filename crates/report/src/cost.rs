@@ -24,13 +24,13 @@ pub(crate) struct Cost {
     pub compared: (usize, usize),
 }
 
-/// Says whether a case is of a light load, one that looks for latency. Where there are no two loads
-/// every case is of both.
+/// Returns whether a case is of a light load, one that looks for latency. Where there are no two
+/// loads every case is of both.
 pub(crate) fn is_light(case: &CaseRecord) -> bool {
     case.axes.level().is_none_or(|level| level == LoadLevel::Low)
 }
 
-/// Says whether a case looks for the most; on a fixed schedule none does.
+/// Returns whether a case looks for the most; on a fixed schedule none does.
 pub(crate) fn is_heavy(case: &CaseRecord) -> bool {
     let scheduled = matches!(&case.load, Load::Transfer(transfer) if transfer.rate.is_some());
     !scheduled && case.axes.level().is_none_or(|level| level == LoadLevel::High)

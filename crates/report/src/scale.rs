@@ -39,7 +39,7 @@ impl Scale {
         self.start + part.clamp(0.0, 1.0) * (self.end - self.start)
     }
 
-    /// Says whether a value is on the axis.
+    /// Returns whether a value is on the axis.
     pub(crate) fn holds(&self, value: f64) -> bool {
         (self.from..=self.to).contains(&value)
     }

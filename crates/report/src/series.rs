@@ -32,7 +32,7 @@ impl Figure {
         }
     }
 
-    /// Says whether a case shows no difference to the baseline in this figure.
+    /// Returns whether a case shows no difference to the baseline in this figure.
     pub(crate) fn is_unsure(self, figures: &Figures, noise: f64) -> bool {
         let Some(against) = &figures.against else { return false };
         match (self, against.added_us, figures.p50_us) {
@@ -45,7 +45,7 @@ impl Figure {
     }
 }
 
-/// Says whether a comparison shows no difference, or one that is below the noise.
+/// Returns whether a comparison shows no difference, or one that is below the noise.
 pub(crate) fn is_unsure(against: &Comparison) -> bool {
     !against.verdict.is_significant()
 }

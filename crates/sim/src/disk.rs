@@ -314,7 +314,7 @@ impl Backend for SimDisk {
         Ok(())
     }
 
-    fn is_at_hand(&self, _: &ObjectHandle) -> bool {
+    fn is_cached(&self, _: &ObjectHandle) -> bool {
         !self.slow
     }
 

@@ -68,7 +68,7 @@ impl OpSet {
         self.0 |= 1u128.checked_shl(operation).unwrap_or(0);
     }
 
-    /// Tells whether the operation is in the set.
+    /// Returns whether the operation is in the set.
     pub fn contains(self, operation: u32) -> bool {
         self.0 & 1u128.checked_shl(operation).unwrap_or(0) != 0
     }
@@ -79,7 +79,7 @@ impl OpSet {
         Self(self.0 & other.0)
     }
 
-    /// Tells whether nothing is in the set.
+    /// Returns whether nothing is in the set.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -170,7 +170,7 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         Some(access)
     }
 
-    /// Tells whether the next piece of a copy is to be copied; then
+    /// Returns whether the next piece of a copy is to be copied; then
     /// [`crate::Copies::end_copy_piece`] or [`crate::Copies::end_copy`] follows.
     pub fn begin_copy_piece(&self, copy: CopyKey) -> bool {
         let begins = self.state.copies.table.write(copy.0, |copy| {

@@ -171,7 +171,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         self.state.delegations().own(client, file, DelegationMode::Read, take).into_iter().collect()
     }
 
-    /// Tells whether anybody has the file open (for REMOVE and RENAME over it).
+    /// Returns whether anybody has the file open (for REMOVE and RENAME over it).
     pub fn is_open(&self, file: &F) -> bool {
         let held = &mut Held::nothing();
         self.state.files.read(held, file).get(file).is_some_and(|file| !file.opens.is_empty())

@@ -36,7 +36,7 @@ pub fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says whether a program can be started.
+/// Returns whether a program can be started.
 pub fn have(program: &str, probe: &str) -> bool {
     let found = Command::new(program)
         .arg(probe)

@@ -30,7 +30,7 @@ impl CephBackend {
         self.read_list(object, ACCESS)
     }
 
-    /// Says whether a directory gives new objects their permissions.
+    /// Returns whether a directory gives new objects their permissions.
     pub(crate) fn has_default_acl(&self, directory: &CephObject) -> bool {
         self.read_list(directory, DEFAULT).is_ok_and(|list| list.is_some())
     }

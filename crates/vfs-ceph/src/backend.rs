@@ -167,7 +167,7 @@ impl CephBackend {
     }
 
     /// Finds the object of a handle if it is in use or cached.
-    pub(crate) fn at_hand(&self, handle: &ObjectHandle) -> Option<Arc<CephObject>> {
+    pub(crate) fn cached(&self, handle: &ObjectHandle) -> Option<Arc<CephObject>> {
         if *handle == self.root.handle {
             return Some(Arc::clone(&self.root));
         }
@@ -180,7 +180,7 @@ impl CephBackend {
     /// `Badhandle` for bytes that were never a handle of this backend, `Stale` for a removed
     /// object, and one outside of the export.
     pub(crate) fn resolve(&self, handle: &ObjectHandle) -> VfsResult<Arc<CephObject>> {
-        if let Some(object) = self.at_hand(handle) {
+        if let Some(object) = self.cached(handle) {
             return Ok(object);
         }
         let id = ObjectId::of(handle)?;
@@ -290,7 +290,7 @@ impl CephBackend {
         }
     }
 
-    /// Says whether an object has no name any more, and lets go of it then.
+    /// Returns whether an object has no name any more, and lets go of it then.
     pub(crate) fn is_gone(&self, object: &CephObject) -> bool {
         let gone = object.inode.stat(&self.server).is_ok_and(|stat| stat.nlink == 0);
         if gone {

@@ -9,7 +9,7 @@ const DEPTH_MAX: usize = 4096;
 /// The inode number of the root of every file system (`CEPH_INO_ROOT`).
 const ROOT_INO: u64 = 1;
 
-/// Says whether a directory is the root of an export, or below it, now.
+/// Returns whether a directory is the root of an export, or below it, now.
 ///
 /// # Errors
 /// The library's.

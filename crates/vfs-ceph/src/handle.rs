@@ -13,7 +13,7 @@ pub(crate) struct ObjectId {
 }
 
 impl ObjectId {
-    /// Says whether the object is part of the file system as it is now.
+    /// Returns whether the object is part of the file system as it is now.
     pub(crate) fn is_current(self) -> bool {
         self.snapshot == NO_SNAPSHOT
     }

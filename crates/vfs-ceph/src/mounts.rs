@@ -55,7 +55,7 @@ impl CephMounts {
         &self.0[spread % self.0.len()]
     }
 
-    /// Says whether there is more than one.
+    /// Returns whether there is more than one.
     pub(crate) fn are_several(&self) -> bool {
         self.0.len() > 1
     }

@@ -209,7 +209,7 @@ impl CephBackend {
     }
 }
 
-/// Says whether a name leads to a directory; no when it leads nowhere.
+/// Returns whether a name leads to a directory; no when it leads nowhere.
 fn is_directory(parent: &CephObject, name: &EntryName, user: &Credentials) -> bool {
     let found = parent.inode.lookup(name.as_c_str(), user);
     found.is_ok_and(|(_, stat)| file_type(stat.mode) == FileType::Directory)

@@ -66,7 +66,7 @@ impl Backend for CephBackend {
         true
     }
 
-    fn is_at_hand(&self, _: &ObjectHandle) -> bool {
+    fn is_cached(&self, _: &ObjectHandle) -> bool {
         false
     }
 
@@ -282,7 +282,7 @@ impl Backend for CephBackend {
 
     // The cache keeps an object as long as others do, so its handle leads to it.
     fn hold(&self, object: &ObjectHandle) -> Option<HeldObject> {
-        self.at_hand(object).map(|object| object as HeldObject)
+        self.cached(object).map(|object| object as HeldObject)
     }
 
     /// The metadata server answers before its journal is written, and this waits for the journal.

@@ -33,7 +33,7 @@ impl LocalBackend {
         Permissions { read, write: !read && may(libc::W_OK), execute: execute() }
     }
 
-    /// Says whether the caller, whose identity the thread has, may execute a file or search a
+    /// Returns whether the caller, whose identity the thread has, may execute a file or search a
     /// directory.
     pub(crate) fn may_execute(&self, caller: &Caller, object: &CachedObject) -> bool {
         sys::access(object.as_fd(), libc::X_OK).is_ok()
@@ -60,12 +60,12 @@ impl LocalBackend {
     }
 }
 
-/// Says whether the mode lets anybody execute a file; yes if it is not known.
+/// Returns whether the mode lets anybody execute a file; yes if it is not known.
 fn has_execute_bit(object: &CachedObject) -> bool {
     stat_fd(object).map_or(true, |stat| stat.stx_mode & EXECUTE != 0)
 }
 
-/// Says whether the kernel executes nothing on the mount of an object.
+/// Returns whether the kernel executes nothing on the mount of an object.
 fn is_without_execution(object: &CachedObject) -> bool {
     fstatvfs(object).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }

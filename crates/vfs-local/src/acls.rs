@@ -29,7 +29,7 @@ impl LocalBackend {
         Ok(Acls { access: read(&path, ACCESS)?, default })
     }
 
-    /// Says whether a directory gives new objects their permissions.
+    /// Returns whether a directory gives new objects their permissions.
     pub(crate) fn has_default_acl(&self, directory: &CachedObject) -> bool {
         self.features.acls && read(&self.path_of(directory), DEFAULT).is_ok_and(|list| list.is_some())
     }

@@ -6,13 +6,14 @@ use crate::{
     change::Changes,
     descriptor::{self, Descriptor},
     errno::{retry, uninterrupted, vfs_error},
+    error::LocalError,
     features,
-    folder::{self, ClientsFolders},
+    folder::{self, ClientsFolders, ExportedFolder, FolderId},
     handle, identity,
     kind::Kind,
     limitations::{self, Limitation},
     mounts,
-    path_search::Places,
+    places::Places,
     prepare::ServesAs,
     subvolumes, sys,
 };
@@ -25,7 +26,7 @@ use rustix::{
 };
 use std::{
     os::fd::{AsFd, AsRawFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 use vfs::{Caller, EntryName, ObjectHandle, VfsError, VfsResult};
@@ -58,65 +59,6 @@ impl Default for LocalOptions {
             walk_entries_max: 1_000_000,
             stable_names: false,
             clients_folders: Arc::default(),
-        }
-    }
-}
-
-/// Says why a directory cannot be exported.
-#[derive(Debug, thiserror::Error)]
-pub enum LocalError {
-    /// The directory cannot be opened.
-    #[error("cannot open the directory {path}: {reason}")]
-    Open {
-        /// The folder to export.
-        path: PathBuf,
-        /// The kernel's error when the folder was opened.
-        reason: std::io::Error,
-    },
-    /// The path leads through a link that clients may have made.
-    #[error(
-        "cannot open the directory {path}: {link} is a symbolic link in another export, whose clients may have made \
-         it; remove the link, or name the directory that it should lead to"
-    )]
-    LinkOfClients {
-        /// The folder to export.
-        path: PathBuf,
-        /// The symbolic link on the way to it.
-        link: PathBuf,
-    },
-    /// The file system has no file handles.
-    #[error(
-        "{path} cannot be exported: its file system gives no file handles, so clients could not keep files open across a restart. \
-         Export a directory on ext4, xfs, btrfs or tmpfs; an overlay has handles when it is mounted with index=on,nfs_export=on"
-    )]
-    NoHandles {
-        /// The folder to export.
-        path: PathBuf,
-    },
-    /// The handles of the file system do not fit into those of NFSv4.
-    #[error(
-        "{path} cannot be exported: its file system gives no file handle of at most {} bytes, the longest that fit \
-         into those of NFSv4",
-        sys::FS_HANDLE_MAX
-    )]
-    LongHandles {
-        /// The folder to export.
-        path: PathBuf,
-    },
-    /// /proc is not there.
-    #[error(
-        "/proc is not mounted: mount it (mount -t proc proc /proc), the server reaches open objects through it ({0})"
-    )]
-    NoProc(std::io::Error),
-}
-
-impl LocalError {
-    /// Returns the error for a folder of which the kernel gives no handle.
-    fn no_handle(path: &Path, errno: Errno) -> Self {
-        let path = path.to_owned();
-        match errno {
-            Errno::OVERFLOW => Self::LongHandles { path },
-            _ => Self::NoHandles { path },
         }
     }
 }
@@ -189,7 +131,7 @@ impl LocalBackend {
         let no_proc = |errno: Errno| LocalError::NoProc(errno.into());
         let path_only = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = openat(CWD, c"/proc/self/fd", path_only, Mode::empty()).map_err(no_proc)?;
-        let fd = folder::open(path, options)?;
+        let fd = folder::open(path, &options.clients_folders)?;
         let stat = stat_fd(&fd).map_err(failed)?;
         let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(|errno| LocalError::no_handle(path, errno))?;
         let no_handles = |_| LocalError::NoHandles { path: path.to_owned() };
@@ -237,6 +179,24 @@ impl LocalBackend {
         })
     }
 
+    /// Returns the exported folder.
+    pub fn folder(&self) -> ExportedFolder {
+        ExportedFolder::new(self.file_system, &self.root.handle, self.mount_id)
+    }
+
+    /// Returns whether a folder that was exported before is this one or below it, so that its
+    /// handles name objects of this one.
+    pub fn holds(&self, former: &FolderId) -> bool {
+        former.split().is_some_and(|(file_system, handle)| {
+            file_system == self.file_system && self.resolve_directory(&handle).is_ok()
+        })
+    }
+
+    /// Sets the key that signs the handles of the export, in place of the server's own.
+    pub fn set_handle_key(&mut self, key: Option<[u8; 16]>) {
+        self.handle_key = key;
+    }
+
     /// Returns what the file system lacks, each with the consequence and the remedy.
     pub fn limitations(&self) -> &[Limitation] {
         &self.limitations
@@ -263,7 +223,7 @@ impl LocalBackend {
     /// `Badhandle` for bytes that were never a handle of this backend, `Stale` for a removed
     /// object.
     pub(crate) fn resolve(&self, handle: &ObjectHandle) -> VfsResult<Arc<CachedObject>> {
-        if let Some(object) = self.at_hand(handle) {
+        if let Some(object) = self.cached(handle) {
             return Ok(object);
         }
         let (ino, fs_handle) = handle::decode(handle)?;
@@ -285,7 +245,7 @@ impl LocalBackend {
     }
 
     /// Finds the object of a handle if it is open.
-    pub(crate) fn at_hand(&self, handle: &ObjectHandle) -> Option<Arc<CachedObject>> {
+    pub(crate) fn cached(&self, handle: &ObjectHandle) -> Option<Arc<CachedObject>> {
         if *handle == self.root.handle {
             return Some(Arc::clone(&self.root));
         }
@@ -313,7 +273,7 @@ impl LocalBackend {
         let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(vfs_error)?;
         // Most objects are there already, and need no attributes. A directory may have moved.
         if let Some(ino) = fs_handle.ino()
-            && let Some(object) = self.at_hand(&handle::encode(ino, &fs_handle)?)
+            && let Some(object) = self.cached(&handle::encode(ino, &fs_handle)?)
             && object.file_type != FileType::Directory
         {
             drop(self.keep(fd));
@@ -364,7 +324,7 @@ impl LocalBackend {
         open_beneath(directory, name, ResolveFlags::CACHED)
     }
 
-    /// Says whether attributes belong to the exported mount and not to one below.
+    /// Returns whether attributes belong to the exported mount and not to one below.
     pub(crate) fn same_mount(&self, stat: &rustix::fs::Statx) -> bool {
         stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 || stat.stx_mnt_id == self.mount_id
     }
@@ -387,7 +347,7 @@ impl LocalBackend {
         if errno == Errno::NOENT && self.is_gone(directory) { VfsError::Stale } else { vfs_error(errno) }
     }
 
-    /// Says whether an object has no name any more, and lets go of it then.
+    /// Returns whether an object has no name any more, and lets go of it then.
     pub(crate) fn is_gone(&self, object: &CachedObject) -> bool {
         let gone = stat_fd(object).is_ok_and(|stat| stat.stx_nlink == 0);
         if gone {
@@ -456,18 +416,5 @@ fn handle_error(errno: Errno) -> VfsError {
         Errno::STALE | Errno::NOENT => VfsError::Stale,
         Errno::INVAL | Errno::OVERFLOW => VfsError::Badhandle,
         other => vfs_error(other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn handles_that_are_too_long_are_told_from_those_that_are_missing() // name_to_handle_at(2)
-    {
-        let text = |errno| LocalError::no_handle(Path::new("/x"), errno).to_string();
-        assert!(text(Errno::OVERFLOW).contains("at most 85 bytes"), "{}", text(Errno::OVERFLOW));
-        assert!(text(Errno::OPNOTSUPP).contains("gives no file handles"), "{}", text(Errno::OPNOTSUPP));
     }
 }

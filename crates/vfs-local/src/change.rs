@@ -204,7 +204,7 @@ impl Changes {
     }
 }
 
-/// Says whether this kernel gives a file system a ctime that moves on every change.
+/// Returns whether this kernel gives a file system a ctime that moves on every change.
 fn fine_ctime(file_system: i64) -> bool {
     const EXT4: i64 = 0xef53;
     const XFS: i64 = 0x5846_5342;

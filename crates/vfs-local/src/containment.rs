@@ -12,7 +12,7 @@ use std::{
 use vfs::ObjectHandle;
 
 impl LocalBackend {
-    /// Says whether a directory lies below the export's root now.
+    /// Returns whether a directory lies below the export's root now.
     pub(crate) fn contains(&self, fd: &OwnedFd) -> bool {
         let path_of = |fd: &OwnedFd| rustix::fs::readlinkat(&self.proc, DecInt::from_fd(fd), Vec::new());
         match (path_of(&self.root.fd), path_of(fd)) {
@@ -46,7 +46,7 @@ impl LocalBackend {
         false
     }
 
-    /// Says whether one of the places where something is mounted is a name in a directory.
+    /// Returns whether one of the places where something is mounted is a name in a directory.
     pub(crate) fn is_covered(&self, places: &[PathBuf], directory: &CachedObject, name: &[u8]) -> bool {
         if places.is_empty() {
             return false;
@@ -56,7 +56,7 @@ impl LocalBackend {
         places.iter().any(|place| covers(place.as_os_str().as_bytes()))
     }
 
-    /// Says whether something is mounted on a name of a directory.
+    /// Returns whether something is mounted on a name of a directory.
     pub(crate) fn covers_some(&self, directory: &ObjectHandle) -> bool {
         let places = self.below.places(|| self.path_of_root());
         if places.is_empty() {
@@ -80,7 +80,7 @@ impl LocalBackend {
     }
 }
 
-/// Says whether a path is the root or below it.
+/// Returns whether a path is the root or below it.
 fn below(root: &[u8], path: &[u8]) -> bool {
     match path.strip_prefix(root) {
         Some(rest) => root == b"/" || rest.is_empty() || rest.starts_with(b"/"),

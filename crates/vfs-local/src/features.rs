@@ -1,6 +1,6 @@
 //! Optional features of the exported file system, found by trying them.
 
-use crate::{quota, sys};
+use crate::sys;
 use rustix::{
     fs::{Mode, OFlags, fstatfs, getxattr, openat},
     io::Errno,
@@ -13,14 +13,14 @@ pub(crate) fn of(root: &OwnedFd) -> Features {
     Features {
         clone_block: clone_block(root),
         acls: has(root, "system.posix_acl_access"),
-        quotas: quota::counted(root.as_fd()),
+        quotas: counts_usage(root),
         xattrs: has(root, "user.orthrus"),
         change_grows: false,
         local_programs: true,
     }
 }
 
-/// Says whether the root could have an extended attribute.
+/// Returns whether the root could have an extended attribute.
 fn has(root: &OwnedFd, name: &str) -> bool {
     let path = format!("/proc/self/fd/{}", root.as_raw_fd());
     let held = getxattr(path, name, &mut [0_u8; 0]);
@@ -37,4 +37,10 @@ fn clone_block(root: &OwnedFd) -> u32 {
         return 0;
     }
     fstatfs(&file).map_or(0, |stat| u32::try_from(stat.f_bsize).unwrap_or(0))
+}
+
+/// Returns whether the file system counts usage; asked as the server, for its own user.
+fn counts_usage(root: &OwnedFd) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    sys::quota(root.as_fd(), sys::QuotaKind::User, own).is_ok()
 }

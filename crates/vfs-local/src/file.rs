@@ -8,7 +8,7 @@ use crate::{
     identity,
     kind::Kind,
     leases,
-    ranges::KeptSeeker,
+    seeker::KeptSeeker,
     sys,
 };
 use pipes::FileData;

@@ -1,9 +1,9 @@
 //! The exported folder: the way to it, and its identity across restarts.
 
 use crate::{
-    LocalBackend, LocalError, LocalOptions,
     attributes::stat_fd,
     errno::{retry, uninterrupted},
+    error::LocalError,
     handle, identity, sys,
 };
 use foreign::ForeignThread;
@@ -47,12 +47,17 @@ impl FolderId {
         let ino = stat_fd(root).ok()?.stx_ino;
         let fs_handle = sys::fd_to_handle(root.as_fd()).ok()?;
         let handle = handle::encode(ino, &fs_handle).ok()?;
-        Some(Self([&file_system(root, &fs_handle).to_be_bytes(), handle.as_bytes()].concat()))
+        Some(Self::join(file_system(root, &fs_handle), &handle))
     }
 
-    fn split(&self) -> Option<(&[u8; 8], ObjectHandle)> {
+    fn join(file_system: u64, handle: &ObjectHandle) -> Self {
+        Self([&file_system.to_be_bytes(), handle.as_bytes()].concat())
+    }
+
+    /// Returns the number of the file system and the handle.
+    pub(crate) fn split(&self) -> Option<(u64, ObjectHandle)> {
         let (file_system, handle) = self.0.split_first_chunk()?;
-        Some((file_system, ObjectHandle::new(handle)?))
+        Some((u64::from_be_bytes(*file_system), ObjectHandle::new(handle)?))
     }
 }
 
@@ -81,13 +86,18 @@ pub struct ExportedFolder {
 }
 
 impl ExportedFolder {
-    /// Says whether a path leads to the folder, on the mount through which it is exported. It is
+    /// Makes the identity of the folder with this handle.
+    pub(crate) fn new(file_system: u64, root: &ObjectHandle, mount: u64) -> Self {
+        Self { id: FolderId::join(file_system, root), mount }
+    }
+
+    /// Returns whether a path leads to the folder, on the mount through which it is exported. It is
     /// taken to if the path cannot be followed, or hangs.
-    pub fn is_at(&self, path: &Path, options: &LocalOptions) -> bool {
-        let (path, options) = (path.to_owned(), options.clone());
+    pub fn is_at(&self, path: &Path, clients_folders: &ClientsFolders) -> bool {
+        let (path, clients_folders) = (path.to_owned(), clients_folders.clone());
         let found = ForeignThread::default().ask(PATIENCE, move || {
             identity::become_server();
-            let fd = open(&path, &options).ok()?;
+            let fd = open(&path, &clients_folders).ok()?;
             Some((FolderId::of(&fd)?, stat_fd(&fd).ok()?.stx_mnt_id))
         });
         found.flatten().is_none_or(|(id, mount)| id == self.id && mount == self.mount)
@@ -96,28 +106,6 @@ impl ExportedFolder {
     /// Returns whether both folders are exported through one mount.
     pub fn shares_mount(&self, other: &Self) -> bool {
         self.mount == other.mount
-    }
-}
-
-impl LocalBackend {
-    /// Returns the exported folder.
-    pub fn folder(&self) -> ExportedFolder {
-        let file_system = self.file_system.to_be_bytes();
-        let id = FolderId([&file_system, self.root.handle.as_bytes()].concat());
-        ExportedFolder { id, mount: self.mount_id }
-    }
-
-    /// Says whether a folder that was exported before is this one or below it, so that its handles
-    /// name objects of this one.
-    pub fn holds(&self, former: &FolderId) -> bool {
-        former.split().is_some_and(|(file_system, handle)| {
-            *file_system == self.file_system.to_be_bytes() && self.resolve_directory(&handle).is_ok()
-        })
-    }
-
-    /// Sets the key that signs the handles of the export, in place of the server's own.
-    pub fn set_handle_key(&mut self, key: Option<[u8; 16]>) {
-        self.handle_key = key;
     }
 }
 
@@ -143,9 +131,9 @@ impl ClientsFolders {
 
 /// Opens the folder at a path. Symbolic links are the administrator's and followed, except those
 /// in a folder that is exported itself: its clients could make them.
-pub(crate) fn open(path: &Path, options: &LocalOptions) -> Result<OwnedFd, LocalError> {
+pub(crate) fn open(path: &Path, clients_folders: &ClientsFolders) -> Result<OwnedFd, LocalError> {
     let failed = |errno: Errno| LocalError::Open { path: path.to_owned(), reason: errno.into() };
-    if options.clients_folders.paths.is_empty() {
+    if clients_folders.paths.is_empty() {
         return openat(CWD, path, PATH_ONLY, Mode::empty()).map_err(failed);
     }
     let mut at = openat(CWD, c".", PATH_ONLY, Mode::empty()).map_err(failed)?;
@@ -157,7 +145,7 @@ pub(crate) fn open(path: &Path, options: &LocalOptions) -> Result<OwnedFd, Local
                 let target = uninterrupted(|| readlinkat(&at, &name, Vec::new()));
                 let target = target.map_err(|_| failed(Errno::NOTDIR))?;
                 let parent = real_path(&at).map_err(failed)?;
-                if options.clients_folders.contain(&parent) {
+                if clients_folders.contain(&parent) {
                     return Err(LocalError::LinkOfClients { path: path.to_owned(), link: parent.join(name) });
                 }
                 links += 1;

@@ -1,10 +1,8 @@
 //! The handles that clients carry: the kernel's handle and the inode number.
 
-use crate::sys::{FS_HANDLE_MAX, FsHandle};
+use crate::sys::{FS_HANDLE_MAX, FsHandle, HANDLE_PREFIX};
 use vfs::{ObjectHandle, VfsError, VfsResult};
 
-/// Bytes before the kernel's: the version, the kind, the inode number.
-pub(crate) const PREFIX: usize = 11;
 /// Tells this layout from others.
 const VERSION: u8 = 1;
 
@@ -14,7 +12,7 @@ const VERSION: u8 = 1;
 /// `Notsupp` for a kind of handle that no file system of Linux has.
 pub(crate) fn encode(ino: u64, handle: &FsHandle) -> VfsResult<ObjectHandle> {
     let kind = u16::try_from(handle.kind).map_err(|_| VfsError::Notsupp)?;
-    let mut bytes = Vec::with_capacity(PREFIX + handle.len);
+    let mut bytes = Vec::with_capacity(HANDLE_PREFIX + handle.len);
     bytes.push(VERSION);
     bytes.extend_from_slice(&kind.to_be_bytes());
     bytes.extend_from_slice(&ino.to_be_bytes());
@@ -27,7 +25,7 @@ pub(crate) fn encode(ino: u64, handle: &FsHandle) -> VfsResult<ObjectHandle> {
 /// # Errors
 /// `Badhandle` for bytes that this backend cannot have made.
 pub(crate) fn decode(handle: &ObjectHandle) -> VfsResult<(u64, FsHandle)> {
-    let (prefix, rest) = handle.as_bytes().split_first_chunk::<PREFIX>().ok_or(VfsError::Badhandle)?;
+    let (prefix, rest) = handle.as_bytes().split_first_chunk::<HANDLE_PREFIX>().ok_or(VfsError::Badhandle)?;
     let [VERSION, k0, k1, ino @ ..] = *prefix else { return Err(VfsError::Badhandle) };
     let mut bytes = [0; FS_HANDLE_MAX];
     bytes.get_mut(..rest.len()).ok_or(VfsError::Badhandle)?.copy_from_slice(rest);
@@ -45,7 +43,7 @@ mod tests {
         bytes[..8].copy_from_slice(b"12345678");
         let handle = FsHandle { kind: 0x81, len: 8, bytes };
         let packed = encode(u64::MAX - 1, &handle).unwrap();
-        assert_eq!(packed.as_bytes().len(), PREFIX + 8);
+        assert_eq!(packed.as_bytes().len(), HANDLE_PREFIX + 8);
         assert_eq!(decode(&packed), Ok((u64::MAX - 1, handle)));
     }
 
@@ -57,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_handle_that_is_too_short_or_of_another_version_is_bad() {
-        for bytes in [&[][..], &[1; PREFIX - 1], &[2; 20], &[0; 96]] {
+        for bytes in [&[][..], &[1; HANDLE_PREFIX - 1], &[2; 20], &[0; 96]] {
             assert_eq!(decode(&ObjectHandle::new(bytes).unwrap()), Err(VfsError::Badhandle));
         }
     }

@@ -5,9 +5,16 @@
 //! [`become_server`] first.
 
 use crate::sys;
-use rustix::io::Errno;
+use rustix::{io::Errno, thread::CapabilitySet};
 use std::{cell::RefCell, sync::Arc};
 use vfs::{Caller, VfsError, VfsResult};
+
+/// Needed to act as other users and to open handles.
+pub(crate) const IDENTITY_CAPABILITIES: CapabilitySet = CapabilitySet::DAC_OVERRIDE
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETGID);
 
 /// The thread's identity; `None` until it is first set, because a thread inherits from its creator.
 struct Current {
@@ -120,10 +127,9 @@ fn set_uid(current: &mut Current, uid: u32) -> VfsResult<()> {
     current.uid.map(|_| ()).ok_or(VfsError::Access)
 }
 
-/// Says whether this process can take other users' identities.
+/// Returns whether this process can take other users' identities.
 pub(crate) fn can_switch() -> bool {
     let capabilities = rustix::thread::capabilities(None).map(|sets| sets.permitted);
-    let needed = crate::prepare::IDENTITY_CAPABILITIES;
-    let has = |held: rustix::thread::CapabilitySet| held.contains(needed);
+    let has = |held: CapabilitySet| held.contains(IDENTITY_CAPABILITIES);
     rustix::process::geteuid().is_root() && capabilities.map_err(|_: Errno| ()).is_ok_and(has)
 }

@@ -384,7 +384,7 @@ pub(crate) fn writer_of(stat: &Statx) -> Option<Arc<Descriptor>> {
     writer.map(|held| held.fd.clone())
 }
 
-/// Says whether a descriptor has a lease for writing.
+/// Returns whether a descriptor has a lease for writing.
 pub(crate) fn is_for_writing(fd: &Descriptor) -> bool {
     WRITERS.load(Relaxed) > 0
         && watch().is_some_and(|watch| {
@@ -393,7 +393,7 @@ pub(crate) fn is_for_writing(fd: &Descriptor) -> bool {
         })
 }
 
-/// Says whether this process may have leases of files that belong to others.
+/// Returns whether this process may have leases of files that belong to others.
 #[must_use]
 pub fn can_lease_for_others() -> bool {
     use rustix::thread::{CapabilitySet, capabilities};

@@ -178,7 +178,7 @@ mod tests {
     use std::time::Duration;
     use vfs::{Backend, Caller, LeaseKind, LockKind, LockOutcome, OpenAccess, RangeLocks, VfsError};
 
-    /// Says whether the kernel would let another description lock the first byte.
+    /// Returns whether the kernel would let another description lock the first byte.
     fn is_free(file: &File) -> bool {
         let mut words = super::SharedDescription::words(0, 0, libc::F_WRLCK).unwrap();
         fcntl(file, FcntlArg::F_OFD_GETLK(&mut words)).unwrap();

@@ -44,7 +44,7 @@ impl LocalBackend {
         directory: &ObjectHandle,
         name: &[u8],
     ) -> VfsResult<Option<ObjectHandle>> {
-        if self.at_hand(directory).is_none() {
+        if self.cached(directory).is_none() {
             return Ok(None);
         }
         let parent = self.resolve_searchable(directory)?;
@@ -231,7 +231,7 @@ impl LocalBackend {
                 handle: Some(found.handle),
                 ino: handle::decode(&found.handle)?.0,
                 is_last: true,
-                is_directory: self.at_hand(&found.handle).map(is_directory),
+                is_directory: self.cached(&found.handle).map(is_directory),
             },
         })
     }

@@ -69,10 +69,10 @@ impl Backend for LocalBackend {
         false
     }
 
-    fn is_at_hand(&self, object: &ObjectHandle) -> bool {
+    fn is_cached(&self, object: &ObjectHandle) -> bool {
         match self.kind {
             Kind::Memory => true,
-            Kind::LocalDisk => self.at_hand(object).is_some(),
+            Kind::LocalDisk => self.cached(object).is_some(),
             Kind::Foreign => false,
         }
     }
@@ -289,7 +289,7 @@ impl Backend for LocalBackend {
     }
 
     fn hold(&self, object: &ObjectHandle) -> Option<HeldObject> {
-        self.at_hand(object).map(|object| object as HeldObject)
+        self.cached(object).map(|object| object as HeldObject)
     }
 
     fn sync_names(&self, object: &ObjectHandle, held: Option<&HeldObject>) -> VfsResult<()> {

@@ -1,18 +1,12 @@
 //! Preparation of the process, once, before its first thread.
 
+use crate::identity::{IDENTITY_CAPABILITIES, can_switch};
 use rustix::{
     fs::Mode,
     process::{Resource, Rlimit, getrlimit, setrlimit, umask},
     thread::{CapabilitySet, capabilities, set_capabilities, set_no_new_privs},
 };
 use std::fmt;
-
-/// Needed to act as other users and to open handles.
-pub(crate) const IDENTITY_CAPABILITIES: CapabilitySet = CapabilitySet::DAC_OVERRIDE
-    .union(CapabilitySet::DAC_READ_SEARCH)
-    .union(CapabilitySet::FOWNER)
-    .union(CapabilitySet::SETUID)
-    .union(CapabilitySet::SETGID);
 
 /// Kept beside: root callers that give files away, leases of others' files, and binding a port
 /// below 1024, see [`drop_binding`].
@@ -38,7 +32,7 @@ pub enum ServesAs {
 impl ServesAs {
     /// Finds out for this process.
     pub fn now() -> Self {
-        if crate::identity::can_switch() {
+        if can_switch() {
             return Self::Callers;
         }
         let uid = nix::unistd::geteuid();

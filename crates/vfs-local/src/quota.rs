@@ -1,8 +1,8 @@
 //! Quotas of users and groups, as the kernel counts them.
 
 use crate::{LocalBackend, attributes::stat_fd, errno::vfs_error, identity, sys};
-use rustix::{fs::fstatvfs, io::Errno};
-use std::os::fd::{AsFd, BorrowedFd};
+use rustix::fs::fstatvfs;
+use std::os::fd::AsFd;
 use sys::QuotaKind;
 use vfs::{Caller, ObjectHandle, Quota, VfsResult};
 
@@ -34,13 +34,6 @@ fn left(counted: &sys::Counted, avail: u64) -> Quota {
         avail_soft: of(counted.soft).min(of(counted.hard)),
         used: counted.used,
     }
-}
-
-/// Returns whether the file system counts usage; asked as the server, for its own user.
-pub(crate) fn counted(root: BorrowedFd<'_>) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    let told: Result<_, Errno> = sys::quota(root, QuotaKind::User, own);
-    told.is_ok()
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use crate::{
     descriptor::Descriptor,
     errno::{retry, vfs_error},
     file::LocalFile,
-    leases, sys,
+    leases,
+    seeker::KeptSeeker,
+    sys,
 };
 use rustix::{
     fs::{
@@ -16,36 +18,11 @@ use rustix::{
 use std::{
     num::NonZeroU64,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 use vfs::{Advice, Extent, OFFSET_MAX, OpenFile, VfsError, VfsResult, copy_by_pieces};
 
 /// Bytes that the kernel copies per call, so that a copy can be stopped between calls.
 const COPY_PIECE: u64 = 16 << 20;
-/// Files that keep a second descriptor for questions about their extents until they are closed.
-/// Others are opened for each question, so that opens do not hold more descriptors than expected.
-const SEEKERS_MAX: usize = 64;
-
-/// The number of [`KeptSeeker`]s.
-static SEEKERS: AtomicUsize = AtomicUsize::new(0);
-
-/// A descriptor with a position of its own, kept for the next question.
-#[derive(Debug)]
-pub(crate) struct KeptSeeker(Descriptor);
-
-impl KeptSeeker {
-    /// Keeps a descriptor, or returns it while there are enough.
-    fn new(seeker: Descriptor) -> Result<Self, Descriptor> {
-        let more = |count| (count < SEEKERS_MAX).then_some(count + 1);
-        if SEEKERS.fetch_update(Relaxed, Relaxed, more).is_ok() { Ok(Self(seeker)) } else { Err(seeker) }
-    }
-}
-
-impl Drop for KeptSeeker {
-    fn drop(&mut self) {
-        SEEKERS.fetch_sub(1, Relaxed);
-    }
-}
 
 impl LocalFile {
     /// Moves the position of a descriptor of its own. The kernel locks it while it looks for
@@ -57,15 +34,15 @@ impl LocalFile {
             // Another descriptor would break the lease.
             return find(self.fd.as_fd());
         }
-        if let Some(KeptSeeker(seeker)) = self.seeker.get() {
-            return find(seeker.as_fd());
+        if let Some(kept) = self.seeker.get() {
+            return find(kept.as_fd());
         }
         let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         // Where it cannot be opened again (the mode may have changed) the first one serves.
         let Ok(fd) = openat(CWD, path, flags, Mode::empty()) else { return find(self.fd.as_fd()) };
         match KeptSeeker::new(Descriptor::new(fd, self.fd.thread())) {
-            Ok(kept) => find(self.seeker.get_or_init(|| kept).0.as_fd()),
+            Ok(kept) => find(self.seeker.get_or_init(|| kept).as_fd()),
             Err(seeker) => find(seeker.as_fd()),
         }
     }
@@ -184,6 +161,7 @@ impl LocalFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seeker::SEEKERS_MAX;
     use std::sync::Arc;
     use vfs::{Backend, Caller, OpenAccess};
 

@@ -136,7 +136,7 @@ impl LocalBackend {
     }
 }
 
-/// Says whether one of the times is to become the present time, and the other is to stay.
+/// Returns whether one of the times is to become the present time, and the other is to stay.
 fn moves_one_time(set: &SetAttributes) -> bool {
     matches!((set.atime, set.mtime), (Some(SetTime::Now), None) | (None, Some(SetTime::Now)))
 }

@@ -11,9 +11,11 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
+/// Bytes of an object handle before the kernel's handle: the version, the kind, the inode number.
+pub(crate) const HANDLE_PREFIX: usize = 11;
 /// Longest handle of a file system that fits, in bytes; ext4 has 8, xfs and tmpfs 12, btrfs up to
 /// 40.
-pub(crate) const FS_HANDLE_MAX: usize = vfs::OBJECT_HANDLE_MAX - crate::handle::PREFIX;
+pub(crate) const FS_HANDLE_MAX: usize = vfs::OBJECT_HANDLE_MAX - HANDLE_PREFIX;
 
 /// A handle as the kernel gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +197,7 @@ pub(crate) fn access(fd: BorrowedFd<'_>, rights: libc::c_int) -> Result<(), Errn
     check(result).map(|_| ())
 }
 
-/// Sets the calling thread's file system user and says whether the kernel took it.
+/// Sets the calling thread's file system user and returns whether the kernel took it.
 pub(crate) fn set_fs_uid(uid: u32) -> bool {
     // SAFETY: setfsuid takes a number and touches no memory; the second call, with the invalid
     // number -1, changes nothing and returns the user in force.
@@ -205,7 +207,7 @@ pub(crate) fn set_fs_uid(uid: u32) -> bool {
     }
 }
 
-/// Sets the calling thread's file system group and says whether the kernel took it.
+/// Sets the calling thread's file system group and returns whether the kernel took it.
 pub(crate) fn set_fs_gid(gid: u32) -> bool {
     // SAFETY: as in `set_fs_uid`.
     unsafe {
@@ -214,15 +216,15 @@ pub(crate) fn set_fs_gid(gid: u32) -> bool {
     }
 }
 
-/// Sets the calling thread's effective user, and with it that of file systems; says whether the
-/// kernel took it.
+/// Sets the calling thread's effective user, and with it that of file systems, and returns whether
+/// the kernel took it.
 pub(crate) fn set_effective_uid(uid: u32) -> bool {
     // SAFETY: setresuid takes numbers and touches no memory; -1 leaves the real and the saved user.
     unsafe { libc::syscall(libc::SYS_setresuid, u32::MAX, uid, u32::MAX) == 0 }
 }
 
-/// Sets the calling thread's effective group, and with it that of file systems; says whether the
-/// kernel took it.
+/// Sets the calling thread's effective group, and with it that of file systems, and returns whether
+/// the kernel took it.
 pub(crate) fn set_effective_gid(gid: u32) -> bool {
     // SAFETY: as in `set_effective_uid`.
     unsafe { libc::syscall(libc::SYS_setresgid, u32::MAX, gid, u32::MAX) == 0 }

@@ -270,13 +270,13 @@ fn mounted_objects_are_not_at_hand_until_a_change_of_mounts_is_handled() {
     let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let file = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"data");
-    assert!(backend.is_at_hand(&file));
+    assert!(backend.is_cached(&file));
     let identity = backend.identity(&file).map(|identity| identity.device);
     place.mount("late");
-    assert!(!backend.is_at_hand(&file), "its mount may be gone");
-    assert!(!backend.is_at_hand(&file), "asking handles nothing");
+    assert!(!backend.is_cached(&file), "its mount may be gone");
+    assert!(!backend.is_cached(&file), "asking handles nothing");
     backend.getattr(&file).unwrap();
-    assert!(backend.is_at_hand(&file));
+    assert!(backend.is_cached(&file));
     assert!(place.unmount("inner", &["-l"]));
     assert!(identity.is_some() && backend.identity(&file).map(|identity| identity.device) == identity);
     assert_eq!(backend.getattr(&file), Err(VfsError::Stale));
@@ -532,12 +532,15 @@ fn mounted_over_a_folder_or_renamed_it_is_not_at_its_path_any_more() {
     fs::create_dir(&path).unwrap();
     let options = LocalOptions::default();
     let folder = LocalBackend::open(&path, &options).unwrap().folder();
-    assert!(folder.is_at(&path, &options));
+    assert!(folder.is_at(&path, &options.clients_folders));
     place.mount("folder");
-    assert!(!folder.is_at(&path, &options));
+    assert!(!folder.is_at(&path, &options.clients_folders));
     assert!(place.unmount("folder", &[]));
     fs::rename(&path, place.path("renamed")).unwrap();
-    assert!(folder.is_at(&path, &options), "a path that leads nowhere tells nothing");
+    assert!(folder.is_at(&path, &options.clients_folders), "a path that leads nowhere tells nothing");
     fs::create_dir(&path).unwrap();
-    assert!(!folder.is_at(&path, &options) && folder.is_at(&place.path("renamed"), &options));
+    assert!(
+        !folder.is_at(&path, &options.clients_folders)
+            && folder.is_at(&place.path("renamed"), &options.clients_folders)
+    );
 }

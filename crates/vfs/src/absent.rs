@@ -108,7 +108,7 @@ impl Backend for AbsentBackend {
         false
     }
 
-    fn is_at_hand(&self, _: &ObjectHandle) -> bool {
+    fn is_cached(&self, _: &ObjectHandle) -> bool {
         true
     }
 

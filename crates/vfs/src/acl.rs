@@ -53,7 +53,7 @@ impl PosixAcl {
         }
     }
 
-    /// Says whether it says no more than a mode could.
+    /// Returns whether it says no more than a mode could.
     pub fn is_minimal(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty() && self.mask.is_none()
     }

@@ -56,7 +56,7 @@ pub trait Backend: Send + Sync {
     /// is mounted below.
     fn mounted_on(&self, object: &ObjectHandle) -> Option<u64>;
 
-    /// Says whether names of a directory may lead to other file systems than its own.
+    /// Returns whether names of a directory may lead to other file systems than its own.
     fn has_mounts(&self, directory: &ObjectHandle) -> bool;
 
     /// Says which file of this machine a handle names, so that several backends that reach it
@@ -78,9 +78,9 @@ pub trait Backend: Send + Sync {
     /// must not wait long, and moves its other work to another thread if one waits after all.
     fn seldom_waits(&self, object: &ObjectHandle) -> bool;
 
-    /// Says whether the object's attributes and permissions can be had, and the object be opened,
-    /// without a wait.
-    fn is_at_hand(&self, object: &ObjectHandle) -> bool;
+    /// Returns whether the object is cached: it can be opened, and its attributes and permissions
+    /// can be read, without a wait.
+    fn is_cached(&self, object: &ObjectHandle) -> bool;
 
     /// As `lookup`; `None` when only waiting would tell.
     fn lookup_now(
@@ -284,7 +284,7 @@ pub trait Backend: Send + Sync {
     /// As `get_xattr`.
     fn remove_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<()>;
 
-    /// Says whether changes of an object's names or attributes are to be acknowledged only after
+    /// Returns whether changes of an object's names or attributes are to be acknowledged only after
     /// [`Backend::sync_names`].
     fn syncs_names(&self, object: &ObjectHandle) -> bool;
 

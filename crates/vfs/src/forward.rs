@@ -76,9 +76,9 @@ macro_rules! forward_backend_method {
             self.$inner.seldom_waits(object)
         }
     };
-    (is_at_hand $inner:ident) => {
-        fn is_at_hand(&self, object: &$crate::ObjectHandle) -> bool {
-            self.$inner.is_at_hand(object)
+    (is_cached $inner:ident) => {
+        fn is_cached(&self, object: &$crate::ObjectHandle) -> bool {
+            self.$inner.is_cached(object)
         }
     };
     (lookup_now $inner:ident) => {

@@ -9,7 +9,9 @@ mod backend;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
-mod exports;
+mod export;
+mod export_table;
+mod exports_error;
 mod forward;
 mod heir;
 mod locations;
@@ -18,6 +20,7 @@ mod name;
 mod network;
 mod open_file;
 mod pseudo;
+mod pseudo_path;
 mod rules;
 mod types;
 
@@ -26,9 +29,9 @@ pub use acl::{ACL_ENTRIES_MAX, ACL_EXECUTE, ACL_READ, ACL_WRITE, Acls, PosixAcl}
 pub use active_exports::Exports;
 pub use backend::{Backend, FoundObject, HeldObject, RenamedObjects};
 pub use error::{VfsError, VfsResult};
-pub use exports::{
-    Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, RULES_MAX, export_id, normalise,
-};
+pub use export::{Export, export_id, normalise};
+pub use export_table::ExportTable;
+pub use exports_error::ExportsError;
 pub use heir::{Heir, InboundFds, OutboundFds, SharedFd};
 pub use locations::{
     LOCATIONS_BYTES_MAX, Location, LocationError, LocationGroup, ServerAddress, group_locations, path_names,
@@ -41,7 +44,9 @@ pub use open_file::{
 };
 pub use pipes::FileData;
 pub use pseudo::{PSEUDO_FSID, Place, PseudoEntry, PseudoFs};
+pub use pseudo_path::{PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX};
 pub use rules::{
-    ANON_ID, ClientPeer, ExportRule, NamedClients, RuleClient, RuleIndex, SecFlavor, Squash, Unresolved,
+    ANON_ID, ClientPeer, ExportRule, NamedClients, RULES_MAX, RuleClient, RuleError, RuleIndex, SecFlavor,
+    Squash, Unresolved,
 };
 pub use types::*;

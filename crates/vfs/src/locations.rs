@@ -1,6 +1,6 @@
 //! Locations of file systems on this and other servers (RFC 8881 section 11.1.2).
 
-use crate::normalise;
+use crate::pseudo_path::normalised;
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr, SocketAddr},
@@ -113,8 +113,8 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, NFS_PORT))
 }
 
-/// Says whether a text is a DNS name. The last label is not a number, so that no name reads as an
-/// address (RFC 1123 section 2.1).
+/// Returns whether a text is a DNS name. The last label is not a number, so that no name reads as
+/// an address (RFC 1123 section 2.1).
 fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -145,7 +145,7 @@ impl FromStr for Location {
     fn from_str(text: &str) -> Result<Self, LocationError> {
         // A path may hold ":/", a server cannot.
         let (server, path) = text.split_once(":/").ok_or_else(|| LocationError::NoPath(text.to_owned()))?;
-        let path = normalise(&format!("/{path}")).map_err(|_| LocationError::Path(text.to_owned()))?;
+        let path = normalised(&format!("/{path}")).ok_or_else(|| LocationError::Path(text.to_owned()))?;
         Ok(Self { server: server.parse()?, path })
     }
 }

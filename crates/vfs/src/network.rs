@@ -42,7 +42,7 @@ impl Network {
         self.prefix
     }
 
-    /// Says whether an address lies in the network; a v4-mapped IPv6 address counts as the IPv4
+    /// Returns whether an address lies in the network; a v4-mapped IPv6 address counts as the IPv4
     /// address.
     pub fn contains(&self, client: IpAddr) -> bool {
         match (self.address, client.to_canonical()) {

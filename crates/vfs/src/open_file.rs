@@ -58,7 +58,8 @@ pub trait OpenFile: Send + Sync {
     /// `Inval` for no bytes, `Fbig`, `Notsupp`.
     fn deallocate(&self, offset: u64, length: u64) -> VfsResult<()>;
 
-    /// Takes advice on a range, 0 bytes meaning all behind `offset`; says whether it is followed.
+    /// Takes advice on a range, 0 bytes meaning all behind `offset`, and returns whether it is
+    /// followed.
     fn advise(&self, advice: Advice, offset: u64, length: u64) -> bool;
 
     /// Copies bytes of another file to `offset`; returns how many, fewer at the source's end or
@@ -111,7 +112,7 @@ pub trait OpenFile: Send + Sync {
 /// Several of these may share their locks, so dropping one need not release anything: unlock the
 /// bytes first.
 pub trait RangeLocks: Send + Sync {
-    /// Says whether it can lock for writing.
+    /// Returns whether it can lock for writing.
     fn can_write(&self) -> bool;
 
     /// Locks the bytes from `first` to `last`, or unlocks them (`None`), without waiting. The
@@ -173,7 +174,7 @@ pub enum LeaseKind {
 /// A file system's promise to give notice before others access a file. Dropping it ends the
 /// promise, and waiting processes proceed.
 pub trait Lease: Send + Sync {
-    /// Says whether it is to be given up.
+    /// Returns whether it is to be given up.
     fn is_broken(&self) -> bool;
 
     /// Returns the lease itself, by which a backend knows its own.

@@ -16,7 +16,8 @@
 //! pseudo directory is named by its fileid, which is derived from its path: handles survive
 //! restarts and reloads.
 
-use crate::exports::any_admits;
+use crate::export::any_admits;
+use crate::pseudo_path::path_hash;
 use crate::{Attributes, ClientPeer, Export, ExportsError, FileType, SecFlavor, Timestamp, Unresolved};
 use std::{collections::HashMap, sync::Arc};
 
@@ -190,7 +191,7 @@ impl PseudoFs {
         self.nodes.get(ROOT).map_or(Ok(Place::Node(path_hash("/"))), |node| node.place_for(peer))
     }
 
-    /// Says whether a pseudo directory (named by a handle's fileid) exists for this client.
+    /// Returns whether a pseudo directory (named by a handle's fileid) exists for this client.
     ///
     /// # Errors
     /// The name that must be looked up first.
@@ -334,7 +335,7 @@ impl PseudoFs {
         known
     }
 
-    /// Says whether a pseudo directory allows a client a flavor.
+    /// Returns whether a pseudo directory allows a client a flavor.
     ///
     /// # Errors
     /// The name that must be looked up first.
@@ -391,13 +392,4 @@ fn add(list: &mut Vec<SecFlavor>, flavor: SecFlavor) {
     if !list.contains(&flavor) {
         list.push(flavor);
     }
-}
-
-/// Hashes a path to a fileid (FNV-1a, 63 bits, above the reserved cookies): the same on every
-/// machine.
-pub(crate) fn path_hash(path: &str) -> u64 {
-    let hash = path.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    (hash >> 1).max(3)
 }

@@ -1,6 +1,6 @@
 //! The rules of an export: which clients it admits, and on which terms.
 
-use crate::{Caller, ExportsError, Network};
+use crate::{Caller, Network};
 use std::{
     cell::Cell,
     fmt,
@@ -9,6 +9,20 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+
+/// Most rules of an export.
+pub const RULES_MAX: usize = 1000;
+
+/// The reason why a text names no part of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// Not the name of a flavor.
+    #[error("{0:?} is not a security flavor; allowed are sys, krb5, krb5i and krb5p")]
+    Flavor(String),
+    /// Not the name of a squash rule.
+    #[error("{0:?} is not a squash rule; allowed are none, root and all")]
+    Squash(String),
+}
 
 /// The first source port that any program may use. Lower ports need a privilege (RFC 6335 section
 /// 6).
@@ -53,11 +67,11 @@ impl fmt::Display for SecFlavor {
 }
 
 impl FromStr for SecFlavor {
-    type Err = ExportsError;
+    type Err = RuleError;
 
-    fn from_str(text: &str) -> Result<Self, ExportsError> {
+    fn from_str(text: &str) -> Result<Self, RuleError> {
         let found = Self::ALL.into_iter().find(|flavor| flavor.name() == text);
-        found.ok_or_else(|| ExportsError::Flavor(text.to_owned()))
+        found.ok_or_else(|| RuleError::Flavor(text.to_owned()))
     }
 }
 
@@ -88,11 +102,11 @@ impl Squash {
 }
 
 impl FromStr for Squash {
-    type Err = ExportsError;
+    type Err = RuleError;
 
-    fn from_str(text: &str) -> Result<Self, ExportsError> {
+    fn from_str(text: &str) -> Result<Self, RuleError> {
         let found = Self::ALL.into_iter().find(|rule| rule.name() == text);
-        found.ok_or_else(|| ExportsError::Squash(text.to_owned()))
+        found.ok_or_else(|| RuleError::Squash(text.to_owned()))
     }
 }
 
@@ -201,13 +215,13 @@ impl Default for ExportRule {
 }
 
 impl ExportRule {
-    /// Says whether the rule begins with all clients.
+    /// Returns whether the rule begins with all clients.
     #[inline]
     pub(crate) fn is_for_all(&self) -> bool {
         matches!(self.clients[..], [RuleClient::Any, ..])
     }
 
-    /// Says whether the rule names a client.
+    /// Returns whether the rule names a client.
     ///
     /// # Errors
     /// The name that must be looked up first, if the rule does not name the client without it.
@@ -240,7 +254,7 @@ impl ExportRule {
         self.flavors.iter().copied().filter(move |flavor| !(insecure && *flavor == SecFlavor::Sys))
     }
 
-    /// Says whether a caller may use the flavor from its port.
+    /// Returns whether a caller may use the flavor from its port.
     #[inline]
     pub fn allows(&self, flavor: SecFlavor, peer: ClientPeer) -> bool {
         self.flavors_for(peer).any(|usable| usable == flavor)

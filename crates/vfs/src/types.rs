@@ -87,7 +87,7 @@ impl Caller {
         Self { uid: 0, gid: 0, groups: [].into() }
     }
 
-    /// Says whether a group is the primary one or one of the others.
+    /// Returns whether a group is the primary one or one of the others.
     pub fn is_member(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
@@ -187,7 +187,7 @@ pub struct SetAttributes {
 }
 
 impl SetAttributes {
-    /// Says whether a new object gets attributes after its name: the system makes it with a mode
+    /// Returns whether a new object gets attributes after its name: the system makes it with a mode
     /// alone, and a directory without set-id bits.
     pub fn follow_the_name(&self) -> bool {
         let has_set_id = self.mode.is_some_and(|mode| mode & 0o6000 != 0);
@@ -248,7 +248,7 @@ impl Eof {
         if condition { Self::Reached } else { Self::NotReached }
     }
 
-    /// Says whether nothing follows.
+    /// Returns whether nothing follows.
     pub fn is_reached(self) -> bool {
         self == Self::Reached
     }

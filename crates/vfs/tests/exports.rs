@@ -4,8 +4,8 @@
 
 use orthrus_vfs::{
     ANON_ID, Backend, Caller, ClientPeer, Export, ExportRule, ExportTable, Exports, ExportsError, FileType,
-    MemoryBackend, MemoryLimits, NamedClients, PSEUDO_FSID, Place, RULES_MAX, RuleClient, SecFlavor, Squash,
-    Timestamp, export_id, normalise,
+    MemoryBackend, MemoryLimits, NamedClients, PSEUDO_FSID, Place, RULES_MAX, RuleClient, RuleError,
+    SecFlavor, Squash, Timestamp, export_id, normalise,
 };
 use std::{cell::Cell, fmt, net::IpAddr, sync::Arc, time::Duration};
 
@@ -365,7 +365,7 @@ fn flavors_and_squash_rules_are_read_by_their_names() {
     for flavor in SecFlavor::ALL {
         assert_eq!(flavor.to_string().parse(), Ok(flavor));
     }
-    assert_eq!("ntlm".parse::<SecFlavor>(), Err(ExportsError::Flavor("ntlm".into())));
+    assert_eq!("ntlm".parse::<SecFlavor>(), Err(RuleError::Flavor("ntlm".into())));
     assert_eq!("all".parse(), Ok(Squash::All));
-    assert_eq!("some".parse::<Squash>(), Err(ExportsError::Squash("some".into())));
+    assert_eq!("some".parse::<Squash>(), Err(RuleError::Squash("some".into())));
 }

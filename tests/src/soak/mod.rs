@@ -88,7 +88,7 @@ struct SoakRecord<'s> {
 }
 
 impl SoakRecord<'_> {
-    /// Takes a sample; says whether the server holds as little as at the first.
+    /// Takes a sample, and returns whether the server holds as little as at the first.
     fn take(&mut self, name: &'static str) -> bool {
         let sample = sample(self.server, name, self.began.elapsed());
         if let Some(log) = &mut self.log {

@@ -36,7 +36,7 @@ struct Flag {
 }
 
 impl Flag {
-    /// Counts a step, and says whether there is to be another.
+    /// Counts a step, and returns whether there is to be another.
     fn goes_on(&self) -> bool {
         self.steps.fetch_add(1, Relaxed);
         !self.stop.load(Relaxed)

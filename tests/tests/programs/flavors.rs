@@ -133,7 +133,7 @@ fn move_with(enctype: RealmEnctype) -> impl FnOnce(&World) {
     move |world| {
         let server = world.server().start();
         let mut files = world.mount(&server, "alice", Flavor::Krb5p);
-        let context = files.client().context(client::IdentityId::USER).expect("a context");
+        let context = files.client().context().expect("a context");
         assert_eq!(context.keys().enctype().etype(), enctype.number());
         move_files(world, &mut files, enctype.name());
         files.unmount().expect("the session ends");

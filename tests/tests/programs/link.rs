@@ -25,7 +25,7 @@ fn bench(plan: &str, link: &str, folder: &Path) -> Command {
     command
 }
 
-/// Says whether a link can be made here, and otherwise why the test is skipped.
+/// Returns whether a link can be made here, and otherwise why the test is skipped.
 fn can(ended: &Ended) -> bool {
     let reasons = ["--link needs root", "is not installed", "this kernel"];
     if !ended.status.success() && reasons.iter().any(|reason| ended.stderr.contains(reason)) {

@@ -56,7 +56,7 @@ fn a_local_program_that_writes_has_a_delegation_recalled_and_goes_on() {
     alice.close().expect("it is there");
 }
 
-/// Tries to lock a byte of a file in another process; says whether it was free.
+/// Tries to lock a byte of a file in another process, and returns whether it was free.
 fn lock_elsewhere(path: &Path, byte: u64) -> bool {
     let script = "import fcntl, sys\nf = open(sys.argv[1], 'r+b')\ntry: fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(sys.argv[2]))\nexcept BlockingIOError: sys.exit(3)\n";
     let status = Command::new("python3").args(["-c", script]).arg(path).arg(byte.to_string()).status();

@@ -1,8 +1,8 @@
 //! RPCSEC_GSS as no client should use it, with real contexts, against the real program.
 
 use client::{
-    CallOptions, Damage, Error, Flavor, GssCall, GssContext, Head, IdentityId, Protection, RawConnection,
-    RpcError, Security, read_result,
+    CallOptions, Damage, Error, Flavor, GssCall, GssContext, Head, Protection, RawConnection, RpcError,
+    Security, read_result,
 };
 use e2e::{Proxy, Server, World, in_world, pattern};
 use nfs4::NFSPROC4_NULL;
@@ -280,7 +280,7 @@ fn read_reordered(
     let statistics = client.statistics();
     let repaired = (statistics.calls_repeated, statistics.reconnects, statistics.replies_dropped);
     assert_eq!(repaired, (0, 0, 0), "{flavor} over {connections}");
-    client.context(IdentityId::USER).expect("it was used")
+    client.context().expect("it was used")
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn attack(name: &str, targets: &[String]) -> Vec<String> {
     said.lines().filter_map(|line| line.split_once("got ")).map(|(_, got)| got.to_owned()).collect()
 }
 
-/// The attacker's part of a test; says whether this process is the attacker.
+/// The attacker's part of a test, and returns whether this process is the attacker.
 fn is_attacker() -> bool {
     let Ok(targets) = std::env::var(TARGETS) else { return false };
     assert!(!is_root(), "the attack is no attack");
@@ -107,7 +107,7 @@ fn try_kdc(address: &str) {
     }
 }
 
-/// Gets a ticket with a password; says whether it was good.
+/// Gets a ticket with a password, and returns whether it was good.
 fn kinit(folder: &Path, kdc: &str, user: &str, password: &str) -> bool {
     let conf = folder.join("krb5.conf");
     let text = format!(
@@ -228,7 +228,7 @@ impl Drop for Trial {
     }
 }
 
-/// Says whether the test can run.
+/// Returns whether the test can run.
 fn can_run() -> bool {
     if !is_root() {
         eprintln!("skipped: only root can become another user");
@@ -237,7 +237,7 @@ fn can_run() -> bool {
     is_installed("setpriv", "util-linux") && can_make_realms()
 }
 
-/// Says whether the programs of a realm are there.
+/// Returns whether the programs of a realm are there.
 fn can_make_realms() -> bool {
     is_installed("krb5kdc", "krb5-kdc")
         && is_installed("kadmin.local", "krb5-admin-server")

@@ -90,7 +90,7 @@ fn numbered(text: &str) -> Option<&str> {
     number.parse::<u8>().ok().map(|_| rest)
 }
 
-/// Says whether a sentence opens with a word that hides its subject. A question may.
+/// Returns whether a sentence opens with a word that hides its subject. A question may.
 pub(super) fn forbidden_opening(sentence: &str) -> bool {
     let sentence = sentence.trim_start_matches(['*', '_', '"', '(', '>', ' ']);
     let mut words = sentence.split([' ', ',']);

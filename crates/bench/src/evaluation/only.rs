@@ -18,7 +18,7 @@ impl<'a> Only<'a> {
         Self { inner, text: text.to_lowercase(), seen: (0, 0) }
     }
 
-    /// Says whether any case was passed on.
+    /// Returns whether any case was passed on.
     pub fn has_matched(&self) -> bool {
         self.seen.1 > 0
     }

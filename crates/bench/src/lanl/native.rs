@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use client::{Attributes, Filesystem, Handle, IdentityId, OpenHow};
+use client::{Attributes, Filesystem, Handle, OpenHow};
 use nfs4::{FATTR4_MAXREAD, FATTR4_MAXWRITE, FATTR4_SPACE_AVAIL};
 
 use super::carrier::{Carried, Carrier};
@@ -76,7 +76,7 @@ impl NativeCarrier {
 
     /// Returns the encryption type of the session's Kerberos context; `None` with AUTH_SYS.
     pub fn enctype(&mut self) -> Option<&'static str> {
-        let context = self.filesystem.as_mut()?.client().context(IdentityId::USER)?;
+        let context = self.filesystem.as_mut()?.client().context()?;
         Some(enctype_name(context.keys().enctype()))
     }
 

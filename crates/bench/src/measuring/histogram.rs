@@ -66,7 +66,7 @@ impl Histogram {
         self.0.len()
     }
 
-    /// Says whether nothing was counted.
+    /// Returns whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -52,19 +52,19 @@ impl Interval {
         if self.median == 0.0 { 0.0 } else { (self.high - self.low) / 2.0 / self.median.abs() }
     }
 
-    /// Says whether the median differs from `value` at the confidence that is aimed at. Fewer than
-    /// six values never show that.
+    /// Returns whether the median differs from `value` at the confidence that is aimed at. Fewer
+    /// than six values never show that.
     pub fn excludes(&self, value: f64) -> bool {
         self.is_confident() && !(self.low..=self.high).contains(&value)
     }
 
-    /// Says whether two medians differ at that confidence: the intervals do not meet.
+    /// Returns whether two medians differ at that confidence: the intervals do not meet.
     pub fn is_apart_from(&self, other: &Self) -> bool {
         let meet = self.low <= other.high && other.low <= self.high;
         self.is_confident() && other.is_confident() && !meet
     }
 
-    /// Says whether there are enough values for the confidence that is aimed at.
+    /// Returns whether there are enough values for the confidence that is aimed at.
     pub fn is_confident(&self) -> bool {
         self.confidence >= CONFIDENCE
     }

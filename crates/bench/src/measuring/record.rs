@@ -214,7 +214,7 @@ impl Record {
         self.noise.map_or(0.0, |noise| noise.relative)
     }
 
-    /// Says whether the run copied whole files, which other programs may do.
+    /// Returns whether the run copied whole files, which other programs may do.
     pub fn is_of_copies(&self) -> bool {
         self.cases.iter().any(|case| matches!(case.load, Load::Copy(_) | Load::Fetch(_)))
     }

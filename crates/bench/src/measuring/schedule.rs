@@ -218,8 +218,8 @@ impl Schedule<'_, '_> {
         }
     }
 
-    /// Says whether a case lacks samples of its load. The rate of a step may be another one than in
-    /// the run that is continued.
+    /// Returns whether a case lacks samples of its load. The rate of a step may be another one than
+    /// in the run that is continued.
     fn is_missing(&self, case: &Case) -> bool {
         let same = self.record.find(case).filter(|found| found.load == case.load);
         let taken = same.map_or(0, |found| found.counted().count());
@@ -242,7 +242,7 @@ impl Schedule<'_, '_> {
         });
     }
 
-    /// Says whether a case, or its variant, is left out.
+    /// Returns whether a case, or its variant, is left out.
     fn is_out(&self, case: &Case) -> bool {
         self.record.is_skipped(&case.variant) || self.record.failure(&case.group, &case.variant).is_some()
     }

@@ -62,7 +62,7 @@ impl Missing {
 }
 
 impl Record {
-    /// Says whether a variant is left out for the rest of the run.
+    /// Returns whether a variant is left out for the rest of the run.
     pub fn is_skipped(&self, variant: &str) -> bool {
         self.skipped.iter().any(|missing| missing.variant == variant && missing.group.is_none())
     }

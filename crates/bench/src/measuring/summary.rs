@@ -86,7 +86,7 @@ impl Verdict {
         }
     }
 
-    /// Says whether the rates differ.
+    /// Returns whether the rates differ.
     pub fn is_significant(self) -> bool {
         matches!(self, Self::Lower | Self::Higher)
     }

@@ -46,7 +46,7 @@ fn finish(reply: &Reply, tag: u64, done: &mut dyn FnMut(usize, Finished<'_>) -> 
     }
 }
 
-/// Says whether the server asks to try a request later (RFC 8881 section 15.1.1.3).
+/// Returns whether the server asks to try a request later (RFC 8881 section 15.1.1.3).
 fn is_delayed(error: &anyhow::Error) -> bool {
     error.downcast_ref::<client::Error>().is_some_and(client::Error::is_temporary)
 }

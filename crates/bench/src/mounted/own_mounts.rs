@@ -101,7 +101,7 @@ impl OwnMounts {
         Ok(())
     }
 
-    /// Says whether the mount is gone.
+    /// Returns whether the mount is gone.
     fn unmount(&self, point: &Path) -> bool {
         let unmounted = |more: &[&str]| -> Result<()> {
             run(UMOUNT.command()?.args(more).arg(point), &AtomicBool::new(false)).map(drop)

@@ -27,8 +27,9 @@ pub(super) fn while_renewing<S, T: Send>(
         });
         let mut turns = (0..idle.len()).cycle();
         while ended.recv_timeout(each) == Err(RecvTimeoutError::Timeout) {
-            let next = turns.next().and_then(|next| idle.get_mut(next));
-            next.into_iter().for_each(|session| renew(session));
+            if let Some(session) = turns.next().and_then(|next| idle.get_mut(next)) {
+                renew(session);
+            }
         }
         worker.join().unwrap_or_else(|_| Err(anyhow!("a client has ended in a panic")))
     })

@@ -24,7 +24,7 @@ impl Leftovers {
         self.0.push(((variant.to_owned(), server_cpu.map(str::to_owned)), folder.to_owned()));
     }
 
-    /// Says whether there are any at one place.
+    /// Returns whether there are any at one place.
     pub(super) fn any(&self, variant: &str, server_cpu: Option<&str>) -> bool {
         self.0.iter().any(|((other, cpu), _)| other == variant && cpu.as_deref() == server_cpu)
     }

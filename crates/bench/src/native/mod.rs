@@ -270,7 +270,7 @@ impl NativeDriver<'_> {
         ended
     }
 
-    /// Says whether a server still answers.
+    /// Returns whether a server still answers.
     fn answers(&mut self, server_cpu: Option<&str>) -> bool {
         self.site.target(server_cpu).is_ok_and(|target| target.ping().is_ok())
     }

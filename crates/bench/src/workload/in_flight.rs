@@ -122,8 +122,8 @@ impl<'a, 'b> InFlight<'a, 'b> {
         self.idle_requests.len() == self.requests.len()
     }
 
-    /// Says whether no request can begin now: as many are in flight as may be, or the last one has
-    /// unsent pieces.
+    /// Returns whether no request can begin now: as many are in flight as may be, or the last one
+    /// has unsent pieces.
     pub(super) fn is_full(&self) -> bool {
         self.unsent.is_some() || self.idle_requests.is_empty() || self.idle_pieces.is_empty()
     }

@@ -77,7 +77,7 @@ impl Stat {
         }
     }
 
-    /// Says whether the object is part of the file system as it is now.
+    /// Returns whether the object is part of the file system as it is now.
     pub fn is_current(&self) -> bool {
         self.snapshot == NO_SNAPSHOT
     }

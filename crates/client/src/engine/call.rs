@@ -2,9 +2,7 @@
 
 use std::time::Instant;
 
-use rpc::gss::RpcGssServiceT;
-
-use crate::client::Ticket;
+use super::Ticket;
 use crate::message::Message;
 use crate::security::Expected;
 use crate::slots::Slot;
@@ -39,10 +37,6 @@ pub(crate) struct EngineCall {
     pub tag: u64,
     /// The arguments, and the sealed record.
     pub message: Message,
-    /// Index of the identity.
-    pub identity: usize,
-    /// A service that overrides the identity's.
-    pub service: Option<RpcGssServiceT>,
     /// Whether the call may execute twice.
     pub repeatable: bool,
     /// Whether the client renews its lease with the call, so that no caller waits for it.
@@ -144,8 +138,6 @@ mod tests {
             ticket: Ticket(0),
             tag: 0,
             message: Message::default(),
-            identity: 0,
-            service: None,
             repeatable: false,
             internal: false,
             slot: None,

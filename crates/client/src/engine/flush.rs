@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use super::call::{CallStage, EngineCall};
-use super::link::{Link, LinkState};
-use crate::client::{CallOptions, Client, IdentityId, Ticket};
+use super::{CallEngine, CallOptions, Ticket};
 use crate::compound::{Compound, assign};
 use crate::error::Error;
 use crate::security::{Expected, Head, OutgoingCall, seal};
@@ -17,36 +16,17 @@ const RUN_MAX: usize = 16;
 /// The XID of a call and the index of its connection.
 type Place = (u32, usize);
 
-impl Client {
-    /// Submits a COMPOUND as the user. The next [`Client::flush`] or [`Client::poll`] sends it; if
-    /// all slots are in use, it waits for one.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] for a COMPOUND without a session, and if 16,384 calls are in progress.
-    pub fn submit(&mut self, compound: Compound) -> Result<Ticket, Error> {
-        self.submit_with(compound, CallOptions::default())
-    }
-
-    /// Submits a COMPOUND; see [`Client::submit`].
-    ///
-    /// # Errors
-    /// As [`Client::submit`], and for an unknown identity.
-    pub fn submit_with(&mut self, compound: Compound, options: CallOptions) -> Result<Ticket, Error> {
-        let xid = self.accept(compound, options, false)?;
+impl CallEngine {
+    /// Accepts a COMPOUND, and returns the ticket of the call.
+    pub(crate) fn submit(&mut self, compound: Compound, options: CallOptions) -> Result<Ticket, Error> {
+        let xid = self.accept(compound, options)?;
         self.calls.get(xid).map(|call| call.ticket).ok_or(Error::Misuse("the call is gone"))
     }
 
-    pub(crate) fn accept(
-        &mut self,
-        compound: Compound,
-        options: CallOptions,
-        internal: bool,
-    ) -> Result<u32, Error> {
+    /// Accepts a COMPOUND, and returns its XID.
+    pub(super) fn accept(&mut self, compound: Compound, options: CallOptions) -> Result<u32, Error> {
         if !compound.is_in_session() {
             return Err(Error::Misuse("a COMPOUND without SEQUENCE goes over a connection of its own"));
-        }
-        if options.identity.0 >= self.identities.len() {
-            return Err(Error::Misuse("the identity belongs to another client"));
         }
         let added = self.calls.add(EngineCall {
             xid: 0,
@@ -54,9 +34,7 @@ impl Client {
             tag: options.tag,
             repeatable: compound.is_repeatable(),
             message: compound.into_message(&self.session.id),
-            identity: options.identity.0,
-            service: options.service,
-            internal,
+            internal: false,
             slot: None,
             link: 0,
             stage: CallStage::Waiting,
@@ -73,9 +51,9 @@ impl Client {
     ///
     /// # Errors
     /// Fails only if the system has no random bytes; completions report the failures of calls.
-    pub fn flush(&mut self) -> Result<(), Error> {
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
         self.assign_slots();
-        self.make_contexts();
+        self.make_context();
         let (places, mut calls) = self.take_ready()?;
         if !calls.is_empty() {
             seal(&mut calls, &mut self.confounders)?;
@@ -84,10 +62,12 @@ impl Client {
         for ((xid, link), call) in places.into_iter().zip(calls) {
             self.hand_over(xid, link, call);
         }
-        if self.options.lag_max.is_some() {
-            self.pace(Instant::now());
+        if let Some(lag_max) = self.options.lag_max {
+            self.links.pace(lag_max, self.statistics.calls_sent, self.calls.len(), Instant::now());
         }
-        self.write_all();
+        for failed in self.links.write(&self.calls) {
+            self.cut(failed);
+        }
         Ok(())
     }
 
@@ -103,9 +83,7 @@ impl Client {
             };
             // A window smaller than the slot table bounds the calls in flight (RFC 2203 section
             // 5.3.3.1).
-            let outstanding_max =
-                self.identities.get(call.identity).map_or(u32::MAX, |identity| identity.outstanding_max());
-            if self.slots.busy() >= outstanding_max {
+            if self.slots.busy() >= self.identity.outstanding_max() {
                 return;
             }
             let Some(slot) = self.slots.acquire() else { return };
@@ -114,42 +92,24 @@ impl Client {
             call.stage = CallStage::Queued;
             self.waiting.pop_front();
             if run % run_max == 0 {
-                self.last_link = self.next_link();
+                self.links.turn();
             }
             run += 1;
-            let link = self.last_link;
+            let link = self.links.last();
             if let Some(call) = self.calls.get_mut(xid) {
                 call.link = link;
             }
-            if let Some(link) = self.links.get_mut(link) {
-                link.queued.push_back(xid);
-            }
+            self.links.queue(link, xid);
         }
     }
 
-    /// Selects connections in turn. Uses failed connections only if all have failed, and none that
-    /// holds back calls.
-    fn next_link(&self) -> usize {
-        let count = self.links.len().max(1);
-        let turn = |step| (self.last_link + step) % count;
-        let fit = |link: &Link| link.is_up() && !link.is_held();
-        let up = (1..=count).map(turn).find(|link| self.links.get(*link).is_some_and(fit));
-        up.unwrap_or_else(|| turn(1))
-    }
-
-    /// Establishes the contexts that queued calls need.
-    fn make_contexts(&mut self) {
+    /// Establishes the context that queued calls need.
+    fn make_context(&mut self) {
         let now = Instant::now();
-        let needed = |identity: &crate::security::Identity| identity.needs_context() || identity.is_worn(now);
-        if !self.identities.iter().any(needed) {
-            return;
-        }
-        for index in 0..self.identities.len() {
-            let queued = self.links.iter().flat_map(|link| &link.queued);
-            let wanted = queued.filter_map(|xid| self.calls.get(*xid)).any(|call| call.identity == index);
-            if wanted && self.identities.get(index).is_some_and(needed) {
-                self.renew_context(IdentityId(index), now);
-            }
+        let is_due = self.identity.needs_context() || self.identity.is_worn(now);
+        if is_due && self.links.iter().flat_map(|link| &link.queued).any(|xid| self.calls.get(*xid).is_some())
+        {
+            self.renew_context(now);
         }
     }
 
@@ -160,13 +120,12 @@ impl Client {
             for _ in 0..link.queued.len() {
                 let Some(xid) = link.queued.pop_front() else { break };
                 let Some(call) = self.calls.get_mut(xid) else { continue };
-                let Some(identity) = self.identities.get(call.identity) else { continue };
-                if identity.needs_context() {
+                if self.identity.needs_context() {
                     // A context may follow later; otherwise the call times out.
                     link.queued.push_back(xid);
                     continue;
                 }
-                let head = Head::nfs(call.xid, NFSPROC4_COMPOUND, identity.protection(call.service)?);
+                let head = Head::nfs(call.xid, NFSPROC4_COMPOUND, self.identity.protection()?);
                 calls.push(OutgoingCall { message: std::mem::take(&mut call.message), head });
                 places.push((xid, index));
             }
@@ -179,23 +138,9 @@ impl Client {
             call.message = sealed.message;
             call.stage = CallStage::Sent(Expected::of(&sealed.head.protection));
         }
-        if let Some(connection) = self.links.get_mut(link).and_then(|link| link.connection()) {
+        if let Some(connection) = self.links.connection(link) {
             connection.push(xid);
             self.statistics.calls_sent += 1;
-        }
-    }
-
-    fn write_all(&mut self) {
-        for index in 0..self.links.len() {
-            let Some(link) = self.links.get_mut(index) else { continue };
-            let held = link.is_held();
-            let LinkState::Up(connection) = &mut link.state else { continue };
-            if held {
-                continue;
-            }
-            if connection.wants_to_write() && connection.write(&self.calls).is_err() {
-                self.cut(index);
-            }
         }
     }
 }

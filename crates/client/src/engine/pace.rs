@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::link::Link;
-use crate::client::Client;
+use super::links::Links;
 
 /// The longest time for which a connection is held back.
 const HELD_MAX: Duration = Duration::from_secs(2);
@@ -25,22 +25,24 @@ impl EnginePace {
     }
 }
 
-impl Client {
-    /// Holds connections back and releases them: each in turn for up to
-    /// [`Options::lag_max`](crate::Options::lag_max) calls on the others, at most half of them at
-    /// once.
-    pub(super) fn pace(&mut self, now: Instant) {
-        let Some(lag_max) = self.options.lag_max.filter(|_| self.links.len() > 1) else { return };
-        let sent = self.statistics.calls_sent;
-        let stuck: usize = self.links.iter().map(Link::held_calls).sum();
-        if stuck > 0 && stuck == self.calls.len() {
+impl Links {
+    /// Holds connections back and releases them: each in turn for up to `lag_max` calls on the
+    /// others, at most half of them at once. `sent` is the number of calls sent so far, and
+    /// `in_progress` that of calls without a reply.
+    pub(super) fn pace(&mut self, lag_max: u32, sent: u64, in_progress: usize, now: Instant) {
+        if self.len() < 2 {
+            return;
+        }
+        let stuck: usize = self.iter().map(Link::held_calls).sum();
+        if stuck > 0 && stuck == in_progress {
             // No further call would overtake them.
             let free = || EnginePace { held: false, turns_at: sent + 1, until: Some(now + HELD_MAX) };
-            self.links.iter_mut().for_each(|link| link.pace = free());
+            self.iter_mut().for_each(|link| link.pace = free());
         }
-        let mut room = (self.links.len() / 2).saturating_sub(self.held_links());
-        for link in &mut self.links {
-            let pace = &mut link.pace;
+        let held = self.iter().filter(|link| link.pace.held).count();
+        let mut room = (self.len() / 2).saturating_sub(held);
+        let Self { all, random, .. } = self;
+        for Link { pace, .. } in all {
             if sent < pace.turns_at && pace.until.is_some_and(|until| now < until) {
                 continue;
             }
@@ -51,12 +53,8 @@ impl Client {
             if pace.held {
                 room -= 1;
             }
-            pace.turns_at = sent + 1 + self.random.below(lag_max.max(1).into());
+            pace.turns_at = sent + 1 + random.below(lag_max.max(1).into());
             pace.until = Some(now + HELD_MAX);
         }
-    }
-
-    fn held_links(&self) -> usize {
-        self.links.iter().filter(|link| link.pace.held).count()
     }
 }

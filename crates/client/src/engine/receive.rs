@@ -3,17 +3,15 @@
 use std::time::{Duration, Instant};
 
 use nfs4::{NfsOpnum4, Nfsstat4};
-use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::call::{CallStage, EngineCall};
-use super::link::LinkState;
-use crate::client::{CallOptions, Client, Completion, Ticket};
+use super::{CallEngine, CallOptions, Completion, Ticket};
 use crate::compound::Compound;
-use crate::error::{Error, ResultsError, TransportError};
+use crate::error::{Error, ResultsError};
 use crate::raw::is_call;
 use crate::reply::{Body, Reply};
 use crate::security::{Expected, Incoming, open};
-use crate::slots::Slot;
+use crate::slots::{SequenceUse, Slot};
 
 /// Interval of the checks of deadlines, failed connections and the lease.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -21,19 +19,16 @@ pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The number of new contexts in which one call is repeated.
 const RENEWALS_MAX: u8 = 2;
 
-/// Reads of one connection before the others take their turn.
-const READS_MAX: usize = 8;
-
 /// Bytes of record buffers that a thread with clients keeps for reuse.
 const SPARE_BYTES_MAX: usize = 32 << 20;
 
-impl Client {
+impl CallEngine {
     /// Sends waiting calls, waits until a call completes or `timeout` passes, and appends the
     /// completions to `done`. Returns the number appended; 0 at once if no call is in progress.
     ///
     /// # Errors
     /// Fails only if a system call of this process fails; completions report the failures of calls.
-    pub fn poll(&mut self, timeout: Duration, done: &mut Vec<Completion>) -> Result<usize, Error> {
+    pub(crate) fn poll(&mut self, timeout: Duration, done: &mut Vec<Completion>) -> Result<usize, Error> {
         let before = done.len();
         let deadline = Instant::now() + timeout;
         loop {
@@ -50,29 +45,11 @@ impl Client {
         }
     }
 
-    /// Calls a COMPOUND as the user and waits for its reply. Keeps the completions of other calls
-    /// for [`Client::poll`].
-    ///
-    /// # Errors
-    /// Any [`Error`] but that of a failed operation: see [`Reply::check`].
-    pub fn call(&mut self, compound: Compound) -> Result<Reply, Error> {
-        self.call_with(compound, CallOptions::default())
-    }
-
-    /// Calls a COMPOUND and waits for its reply; see [`Client::call`].
-    ///
-    /// # Errors
-    /// The same as [`Client::call`].
-    pub fn call_with(&mut self, compound: Compound, options: CallOptions) -> Result<Reply, Error> {
-        let ticket = self.submit_with(compound, options)?;
-        self.wait(ticket)
-    }
-
     /// Waits for a submitted call; each call completes by its deadline.
     ///
     /// # Errors
-    /// As [`Client::call`], and [`Error::Misuse`] for a call whose completion was already returned.
-    pub fn wait(&mut self, ticket: Ticket) -> Result<Reply, Error> {
+    /// The errors of the call; [`Error::Misuse`] if its completion was already returned.
+    pub(crate) fn wait(&mut self, ticket: Ticket) -> Result<Reply, Error> {
         loop {
             if let Some(at) = self.done.iter().rposition(|completion| completion.ticket == ticket) {
                 let found = self.done.remove(at);
@@ -87,7 +64,7 @@ impl Client {
     }
 
     /// Abandons a submitted call: its completion is not reported.
-    pub fn abandon(&mut self, ticket: Ticket) {
+    pub(crate) fn abandon(&mut self, ticket: Ticket) {
         self.done.retain(|completion| completion.ticket != ticket);
         if let Some(call) = self.calls.iter_mut().find(|call| call.ticket == ticket) {
             call.internal = true;
@@ -95,24 +72,25 @@ impl Client {
     }
 
     /// Waits until all calls with a waiting caller have completed; keeps completions for
-    /// [`Client::poll`].
+    /// [`CallEngine::poll`].
     ///
     /// # Errors
-    /// The same as [`Client::poll`].
-    pub fn wait_all(&mut self) -> Result<(), Error> {
+    /// The same as [`CallEngine::poll`].
+    pub(crate) fn wait_all(&mut self) -> Result<(), Error> {
         while self.calls.iter().any(|call| !call.abandoned) {
             self.step(CHECK_INTERVAL * 5)?;
         }
         Ok(())
     }
 
-    /// Runs one round: repair, send, wait, receive.
+    /// Runs one round, unless no call is in progress: repairs, sends, waits, receives.
     fn step(&mut self, wait: Duration) -> Result<(), Error> {
-        self.round(wait, false)
+        self.prepare()?;
+        if self.calls.len() == 0 { Ok(()) } else { self.receive(wait) }
     }
 
-    /// Runs one round like [`Client::step`]; `idle` means to wait even if no call is in progress.
-    fn round(&mut self, wait: Duration, idle: bool) -> Result<(), Error> {
+    /// Repairs what is due, and sends waiting calls.
+    fn prepare(&mut self) -> Result<(), Error> {
         let now = Instant::now();
         if now >= self.next_check {
             // The client may have moved to another thread.
@@ -120,66 +98,21 @@ impl Client {
             self.next_check = now + CHECK_INTERVAL;
             self.check(now)?;
         }
-        self.flush()?;
-        if self.calls.len() == 0 && !idle {
-            return Ok(());
-        }
+        self.flush()
+    }
+
+    /// Waits for records, at most until the next check, and processes them.
+    fn receive(&mut self, wait: Duration) -> Result<(), Error> {
         let (mut arrived, mut failed) = (Vec::new(), Vec::new());
-        for link in self.ready_links(wait.min(CHECK_INTERVAL))? {
+        for link in self.links.wait(wait.min(CHECK_INTERVAL))? {
             let mut records = Vec::new();
-            if self.receive(link, &mut records).is_err() {
+            if self.links.read(link, &mut self.scratch, &mut records).is_err() {
                 failed.push(link);
             }
             arrived.extend(records.into_iter().map(|record| (link, record)));
         }
         self.process(arrived);
         failed.into_iter().for_each(|link| self.cut(link));
-        Ok(())
-    }
-
-    /// Waits for sockets, writes to the writable ones and returns the readable connections.
-    fn ready_links(&mut self, wait: Duration) -> Result<Vec<usize>, Error> {
-        let mut indexes = Vec::with_capacity(self.links.len());
-        let mut fds = Vec::with_capacity(self.links.len());
-        let mut early = Vec::new();
-        for (index, link) in self.links.iter().enumerate() {
-            let LinkState::Up(connection) = &link.state else { continue };
-            let out = if connection.wants_to_write() && !link.is_held() {
-                PollFlags::OUT
-            } else {
-                PollFlags::empty()
-            };
-            let fd = connection.fd();
-            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN | out));
-            indexes.push(index);
-            early.push(connection.has_early());
-        }
-        let wait = if early.contains(&true) { Duration::ZERO } else { wait };
-        let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
-        match rustix::event::poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(cause) => return Err(std::io::Error::from(cause).into()),
-        }
-        let readable = PollFlags::IN | PollFlags::HUP | PollFlags::ERR;
-        Ok(fds
-            .iter()
-            .zip(indexes)
-            .zip(early)
-            .filter(|((fd, _), early)| *early || fd.revents().intersects(readable))
-            .map(|((_, index), _)| index)
-            .collect())
-    }
-
-    /// Reads from a connection. On an error the records before it still count.
-    fn receive(&mut self, index: usize, records: &mut Vec<Vec<u8>>) -> Result<(), TransportError> {
-        for _ in 0..READS_MAX {
-            let Some(connection) = self.links.get_mut(index).and_then(|link| link.connection()) else {
-                break;
-            };
-            if !connection.read(&mut self.scratch, records)? {
-                break;
-            }
-        }
         Ok(())
     }
 
@@ -206,8 +139,8 @@ impl Client {
 
     /// Answers a callback; any other record is a late reply.
     fn process_call(&mut self, index: usize, record: &[u8]) {
-        let answer = if self.options.backchannel { self.call_back(record) } else { None };
-        let connection = self.links.get_mut(index).and_then(|link| link.connection());
+        let answer = if self.options.backchannel { self.back.call_back(&self.session, record) } else { None };
+        let connection = self.links.connection(index);
         let (Some(answer), Some(connection)) = (answer, connection) else {
             self.statistics.replies_dropped += 1;
             return;
@@ -220,12 +153,13 @@ impl Client {
     /// Answers callbacks for `time`, and maintains connections and the lease.
     ///
     /// # Errors
-    /// The same as [`Client::poll`].
-    pub fn serve_callbacks(&mut self, time: Duration) -> Result<(), Error> {
+    /// The same as [`CallEngine::poll`].
+    pub(crate) fn serve_callbacks(&mut self, time: Duration) -> Result<(), Error> {
         let until = Instant::now() + time;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            self.round(left, true)?;
+            self.prepare()?;
+            self.receive(left)?;
             if left.is_zero() {
                 return Ok(());
             }
@@ -259,9 +193,9 @@ impl Client {
             }
             // The server has not processed the slot.
             Err(error @ (Error::Rpc(_) | Error::Compound(_))) => {
-                self.complete(xid, Some((slot, false)), Err(error))
+                self.complete(xid, SequenceUse::Unused, Err(error))
             }
-            Err(error) => self.complete(xid, Some((slot, true)), Err(error)),
+            Err(error) => self.complete(xid, SequenceUse::Consumed, Err(error)),
         }
     }
 
@@ -273,9 +207,9 @@ impl Client {
         if own {
             self.slots.set_target(sequence.sr_target_highest_slotid);
             self.status_flags = sequence.sr_status_flags;
-            self.complete(xid, Some((slot, true)), Ok(reply));
+            self.complete(xid, SequenceUse::Consumed, Ok(reply));
         } else {
-            self.complete(xid, Some((slot, true)), Err(ResultsError::Slot.into()));
+            self.complete(xid, SequenceUse::Consumed, Err(ResultsError::Slot.into()));
         }
     }
 
@@ -292,17 +226,17 @@ impl Client {
                     link.queued.push_back(xid);
                     self.cut(index);
                 }
-                _ => self.complete(xid, Some((slot, false)), Err(refused)),
+                _ => self.complete(xid, SequenceUse::Unused, Err(refused)),
             },
             // It executed before the connection failed, and the result is lost. Repeating it is
             // safe.
             Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP if repeatable => {
                 call.slot = None;
                 call.stage = CallStage::Waiting;
-                self.slots.release(slot.id, true);
+                self.slots.release(slot.id, SequenceUse::Consumed);
                 self.waiting.push_back(xid);
             }
-            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP => self.complete(xid, Some((slot, true)), Err(refused)),
+            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP => self.complete(xid, SequenceUse::Consumed, Err(refused)),
             // The first copy still runs, or the server lacks memory for the reply. Another request
             // in its place could execute twice (RFC 8881 section 2.10.6.2).
             Nfsstat4::NFS4ERR_DELAY => {
@@ -310,8 +244,8 @@ impl Client {
                 self.statistics.delays += 1;
             }
             // The server has executed another request with this sequence id.
-            Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY => self.complete(xid, Some((slot, true)), Err(refused)),
-            _ => self.complete(xid, Some((slot, false)), Err(refused)),
+            Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY => self.complete(xid, SequenceUse::Consumed, Err(refused)),
+            _ => self.complete(xid, SequenceUse::Unused, Err(refused)),
         }
     }
 
@@ -325,22 +259,17 @@ impl Client {
         }
         call.renewals += 1;
         let index = call.link;
-        for identity in &mut self.identities {
-            identity.forget(context);
-        }
-        if let Some(link) = self.links.get_mut(index) {
-            link.queued.push_back(xid);
-        }
+        self.identity.forget(context);
+        self.links.queue(index, xid);
         true
     }
 
-    /// Completes a call. `slot` says whether the server consumed the sequence id; without it the
-    /// slot stays in use.
-    pub(super) fn complete(&mut self, xid: u32, slot: Option<(Slot, bool)>, result: Result<Reply, Error>) {
-        if let Some((slot, executed)) = slot {
-            self.slots.release(slot.id, executed);
-        }
+    /// Completes a call, and releases its slot.
+    pub(super) fn complete(&mut self, xid: u32, sequence: SequenceUse, result: Result<Reply, Error>) {
         let Some(call) = self.calls.remove(xid) else { return };
+        if let Some(slot) = call.slot {
+            self.slots.release(slot.id, sequence);
+        }
         if !call.abandoned && !call.internal {
             self.done.push_back(Completion { ticket: call.ticket, tag: call.tag, result });
         }
@@ -355,7 +284,10 @@ impl Client {
             return Ok(());
         }
         self.last_sent = now;
-        let compound = Compound::new(self.options.minor_version);
-        self.accept(compound, CallOptions::default(), true).map(drop)
+        let xid = self.accept(Compound::new(self.options.minor_version), CallOptions::default())?;
+        if let Some(call) = self.calls.get_mut(xid) {
+            call.internal = true;
+        }
+        Ok(())
     }
 }

@@ -6,15 +6,16 @@ use std::time::Instant;
 use nfs4::ChannelDirFromClient4;
 use rpc::AcceptStat;
 
-use super::call::CallStage;
+use super::call::{CallStage, EngineCall};
 use super::link::{Connection, Link, LinkState};
-use crate::client::{Client, IdentityId, control, raw};
+use super::{CallEngine, Completion};
 use crate::error::{Error, RpcError, TransportError};
 use crate::raw::RawConnection;
 use crate::security::{GssInitiation, Identity};
-use crate::slots::SlotTable;
+use crate::session::Control;
+use crate::slots::{SequenceUse, SlotTable};
 
-impl Client {
+impl CallEngine {
     /// Checks everything that depends on the time.
     pub(super) fn check(&mut self, now: Instant) -> Result<(), Error> {
         for index in 0..self.links.len() {
@@ -29,28 +30,26 @@ impl Client {
     fn repeat_put_off(&mut self) {
         for call in self.calls.iter_mut().filter(|call| matches!(call.stage, CallStage::PutOff)) {
             call.stage = CallStage::Queued;
-            if let Some(link) = self.links.get_mut(call.link) {
-                link.queued.push_back(call.xid);
-            }
+            self.links.queue(call.link, call.xid);
         }
     }
 
     /// Completes calls whose deadline has passed. A call with a slot keeps it until the server
     /// replies, because the server may still execute the call (RFC 8881 section 2.10.6.2).
     fn time_out(&mut self, now: Instant) {
-        let late = |call: &&super::EngineCall| !call.abandoned && now >= call.deadline;
+        let late = |call: &&EngineCall| !call.abandoned && now >= call.deadline;
         let xids: Vec<_> = self.calls.iter().filter(late).map(|call| call.xid).collect();
         for xid in xids {
             let Some(call) = self.calls.get_mut(xid) else { continue };
             if call.slot.is_none() {
-                self.complete(xid, None, Err(Error::Timeout));
+                self.complete(xid, SequenceUse::Unused, Err(Error::Timeout));
                 continue;
             }
             call.abandoned = true;
             let (ticket, tag, internal) = (call.ticket, call.tag, call.internal);
             if !internal {
                 let result = Err(Error::Timeout);
-                self.done.push_back(crate::client::Completion { ticket, tag, result });
+                self.done.push_back(Completion { ticket, tag, result });
             }
         }
     }
@@ -69,11 +68,6 @@ impl Client {
                 self.statistics.calls_repeated += 1;
             }
         }
-    }
-
-    /// Closes a connection, for tests of reconnects.
-    pub fn cut_connection(&mut self, index: usize) {
-        self.cut(index);
     }
 
     /// Reconnects a failed connection if an attempt is due.
@@ -109,18 +103,19 @@ impl Client {
         let Some(link) = self.links.get_mut(index) else { return };
         let given_up = self.options.reconnect_max;
         for xid in std::mem::take(&mut link.queued) {
-            let slot = self.calls.get(xid).and_then(|call| call.slot);
             let error = TransportError::GaveUp(given_up);
             // It is unknown whether the server has seen the request. If not, the slot returns
             // NFS4ERR_SEQ_MISORDERED from now on; the opposite guess risks false replays.
-            self.complete(xid, slot.map(|slot| (slot, true)), Err(error.into()));
+            self.complete(xid, SequenceUse::Consumed, Err(error.into()));
         }
     }
 
     fn connect_link(&mut self, must_bind: bool, trunk: Option<SocketAddr>) -> Result<Connection, Error> {
-        let mut connection =
-            raw(&self.options, trunk.as_ref().map_or(&self.addresses, std::slice::from_ref))?;
-        if must_bind || self.session.protected || self.options.bind_always || self.options.backchannel {
+        let mut connection = RawConnection::connect_by(
+            &self.options,
+            trunk.as_ref().map_or(&self.addresses, std::slice::from_ref),
+        )?;
+        if must_bind || self.session.protected || self.options.backchannel {
             self.bind(&mut connection)?;
         }
         Ok(Connection::new(connection)?)
@@ -133,7 +128,7 @@ impl Client {
             true => ChannelDirFromClient4::CDFC4_FORE_OR_BOTH,
             false => ChannelDirFromClient4::CDFC4_FORE,
         };
-        match control(&self.options, &mut self.identities, connection).bind(&session, direction) {
+        match Control::new(&self.options, &mut self.identity, connection).bind(&session, direction) {
             Err(error) if !error.is_session_lost() => Err(error),
             _ => Ok(()),
         }
@@ -156,10 +151,10 @@ impl Client {
     ///
     /// # Errors
     /// Any [`Error`] of the connection; the session stays as it is.
-    pub fn trunk(&mut self, address: SocketAddr) -> Result<bool, Error> {
-        let mut connection = raw(&self.options, &[address])?;
+    pub(crate) fn trunk(&mut self, address: SocketAddr) -> Result<bool, Error> {
+        let mut connection = RawConnection::connect_by(&self.options, &[address])?;
         let (owner, protection) = (self.owner.clone(), self.options.state_protection);
-        let mut control = control(&self.options, &mut self.identities, &mut connection);
+        let mut control = Control::new(&self.options, &mut self.identity, &mut connection);
         let found = control.exchange_id(&owner, protection)?;
         if !self.session.trunks_with(&found) {
             return Ok(false);
@@ -170,13 +165,13 @@ impl Client {
         Ok(true)
     }
 
-    /// Establishes a new context for an identity. A permanent failure fails the calls that need it;
+    /// Establishes a new context. A permanent failure fails the calls that need it;
     /// a temporary one is retried until they time out.
-    pub(super) fn renew_context(&mut self, id: IdentityId, now: Instant) {
+    pub(super) fn renew_context(&mut self, now: Instant) {
         if now < self.context_retry_at {
             return;
         }
-        match self.try_renew(id) {
+        match self.try_renew() {
             Ok(()) => self.statistics.contexts_renewed += 1,
             Err(error) if is_passing(&error) => {
                 self.context_retry_at = Instant::now() + self.options.backoff;
@@ -184,60 +179,45 @@ impl Client {
             Err(error) => {
                 self.context_retry_at = Instant::now() + self.options.backoff;
                 // A worn context still works; without any context the calls fail.
-                if self.identities.get(id.0).is_some_and(|identity| identity.needs_context()) {
-                    self.fail_queued(id, error);
+                if self.identity.needs_context() {
+                    self.fail_queued(error);
                 }
             }
         }
     }
 
-    fn try_renew(&mut self, id: IdentityId) -> Result<(), Error> {
-        let Some(Identity::Gss { credential, context }) = self.identities.get_mut(id.0) else {
-            return Ok(());
-        };
+    fn try_renew(&mut self) -> Result<(), Error> {
+        let Identity::Gss { credential, context } = &mut self.identity else { return Ok(()) };
         // Without a valid ticket there is no reason to connect.
         let initiation = GssInitiation::new(credential)?;
-        let mut connection = raw(&self.options, &self.addresses)?;
+        let mut connection = RawConnection::connect_by(&self.options, &self.addresses)?;
         *context = Some(initiation.establish(&mut connection, self.options.connect_timeout)?);
-        self.share_context(id);
         Ok(())
     }
 
-    /// Fails the queued calls of an identity; the first one gets the original error.
-    fn fail_queued(&mut self, id: IdentityId, error: Error) {
+    /// Fails the queued calls; the first one gets the original error.
+    fn fail_queued(&mut self, error: Error) {
         let mut error = Some(error);
-        for index in 0..self.links.len() {
-            let Some(link) = self.links.get_mut(index) else { continue };
-            for xid in std::mem::take(&mut link.queued) {
-                match self.calls.get(xid) {
-                    Some(call) if call.identity == id.0 => {
-                        let slot = call.slot.map(|slot| (slot, false));
-                        let error =
-                            error.take().unwrap_or(Error::Misuse("no security context could be made"));
-                        self.complete(xid, slot, Err(error));
-                    }
-                    Some(_) => {
-                        if let Some(link) = self.links.get_mut(index) {
-                            link.queued.push_back(xid);
-                        }
-                    }
-                    None => {}
-                }
+        let queued: Vec<u32> = self.links.iter_mut().flat_map(|link| link.queued.drain(..)).collect();
+        for xid in queued {
+            if self.calls.get(xid).is_none() {
+                continue;
             }
+            let error = error.take().unwrap_or(Error::Misuse("no security context could be made"));
+            self.complete(xid, SequenceUse::Unused, Err(error));
         }
     }
 
-    /// Creates the client and the session again after the server has lost them, for example in a
-    /// restart. Calls in progress fail with [`TransportError::Closed`]. The owners then reclaim
-    /// opens and locks, and [`Client::finish_reclaim`] ends the reclaim.
+    /// Creates the client and the session again after the server has lost them. Calls in progress
+    /// fail with [`TransportError::Closed`].
     ///
     /// # Errors
     /// Any [`Error`] of the new connection or session.
-    pub fn recover(&mut self) -> Result<(), Error> {
+    pub(crate) fn recover(&mut self) -> Result<(), Error> {
         for call in self.calls.drain() {
             if !call.abandoned && !call.internal {
                 let result = Err(TransportError::Closed.into());
-                self.done.push_back(crate::client::Completion { ticket: call.ticket, tag: call.tag, result });
+                self.done.push_back(Completion { ticket: call.ticket, tag: call.tag, result });
             }
         }
         self.waiting.clear();
@@ -246,14 +226,13 @@ impl Client {
             self.cut(index);
         }
         self.links.iter_mut().for_each(|link| link.queued.clear());
-        let mut first = raw(&self.options, &self.addresses)?;
-        let mut control = control(&self.options, &mut self.identities, &mut first);
+        let mut first = RawConnection::connect_by(&self.options, &self.addresses)?;
+        let mut control = Control::new(&self.options, &mut self.identity, &mut first);
         self.session = control.establish(&self.owner, &self.options)?;
-        self.share_context(IdentityId::MACHINE);
         self.back.reset();
         self.slots = SlotTable::new(self.session.fore.ca_maxrequests);
         let trunks: Vec<_> = self.links.iter().skip(1).map(|link| link.trunk).collect();
-        self.links = vec![Link::new(first)?];
+        self.links.replace(Link::new(first)?);
         for trunk in trunks {
             let link = self.new_link(trunk)?;
             self.links.push(link);

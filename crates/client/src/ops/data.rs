@@ -2,7 +2,8 @@
 
 use nfs4::*;
 
-use crate::client::{CallOptions, Client, Ticket};
+use crate::client::Client;
+use crate::engine::{CallOptions, Ticket};
 use crate::error::Error;
 use crate::reply::Reply;
 

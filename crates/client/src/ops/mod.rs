@@ -25,8 +25,9 @@ use std::time::{Duration, Instant};
 
 use nfs4::{Getattr4Resok, Getfh4Resok, NfsArgop4, NfsFh4, NfsOpnum4};
 
-use crate::client::{CallOptions, Client, IdentityId, Ticket};
+use crate::client::Client;
 use crate::compound::Compound;
+use crate::engine::Ticket;
 use crate::error::Error;
 use crate::options::Options;
 use crate::reply::{Reply, Results};
@@ -81,7 +82,7 @@ impl Client {
             });
             match result {
                 Err(error) if error.is_temporary() && begun.elapsed() < self.delay_max() => {
-                    self.statistics.delays += 1;
+                    self.engine.statistics.delays += 1;
                     std::thread::sleep(DELAY);
                     ticket = self.submit_built(&again)?;
                 }
@@ -93,8 +94,7 @@ impl Client {
     fn submit_built(&mut self, build: &impl Fn(&mut Compound)) -> Result<Ticket, Error> {
         let mut compound = self.compound();
         build(&mut compound);
-        let options = CallOptions { identity: self.identity, ..CallOptions::default() };
-        self.submit_with(compound, options)
+        self.submit(compound)
     }
 
     /// Returns for how long a call is retried at most.
@@ -117,11 +117,6 @@ impl Client {
             |compound| compound.putfh(handle).operation(operation),
             |reply| read(reply.results().done(NfsOpnum4::OP_PUTFH)?, operation.discriminant()),
         )
-    }
-
-    /// Sets the identity of later calls by [`Client::perform`] and the methods built on it.
-    pub fn act_as(&mut self, identity: IdentityId) {
-        self.identity = identity;
     }
 }
 

@@ -1,4 +1,4 @@
-//! An identity that calls act as.
+//! The identity of calls.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,26 +77,27 @@ impl Identity {
         self.context().map_or(u32::MAX, |context| context.window().max(1))
     }
 
-    /// Returns the protection of the next call; `service` overrides that of the identity.
-    pub(crate) fn protection(&self, service: Option<RpcGssServiceT>) -> Result<Protection, Error> {
+    /// Returns the protection of the next call.
+    pub(crate) fn protection(&self) -> Result<Protection, Error> {
         match self {
             Self::Plain { flavor, body } => Ok(Protection::Plain { flavor: *flavor, body: body.clone() }),
             Self::Gss { context: None, .. } => Err(Error::Misuse("the identity has no security context")),
             Self::Gss { credential, context: Some(context) } => {
-                Ok(Protection::Gss(GssCall::new(context.clone(), service.unwrap_or(credential.service))))
+                Ok(Protection::Gss(GssCall::new(context.clone(), credential.service)))
             }
         }
     }
 
     /// Returns the protection of client and session operations: at least integrity (RFC 8881
     /// section 2.10.8.3).
-    pub(crate) fn machine_protection(&self) -> Result<Protection, Error> {
-        let service = match self {
-            Self::Gss { credential, .. } if credential.service == RpcGssServiceT::rpc_gss_svc_none => {
-                Some(RpcGssServiceT::rpc_gss_svc_integrity)
+    pub(crate) fn state_protection(&self) -> Result<Protection, Error> {
+        match self {
+            Self::Gss { credential, context: Some(context) }
+                if credential.service == RpcGssServiceT::rpc_gss_svc_none =>
+            {
+                Ok(Protection::Gss(GssCall::new(context.clone(), RpcGssServiceT::rpc_gss_svc_integrity)))
             }
-            _ => None,
-        };
-        self.protection(service)
+            _ => self.protection(),
+        }
     }
 }

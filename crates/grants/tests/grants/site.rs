@@ -180,7 +180,9 @@ impl TestAgent {
 
     pub(crate) fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().into_iter().for_each(|thread| thread.join().unwrap());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
     }
 }
 

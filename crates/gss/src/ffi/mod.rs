@@ -17,7 +17,7 @@ pub(crate) use context::{Advance, Initiation, accept};
 pub(crate) use credential::{Cred, Store, Usage, remove_cache};
 pub(crate) use name::GssName;
 
-use crate::configuration::ConfigurationError;
+use crate::error::ConfigurationError;
 
 /// Sets an environment variable if the process has only one thread.
 pub(crate) fn set_only_thread_environment(name: &str, value: &OsStr) -> Result<(), ConfigurationError> {

@@ -2,10 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::{
-    cipher::{BLOCK, FusedLane, LANES, RoundKeys, Suite},
-    hash::Hash,
-};
+use crate::cipher::{BLOCK, LANES, RoundKeys};
 
 /// A message during CBC encryption.
 pub(crate) struct CbcLane<'l> {
@@ -20,12 +17,6 @@ pub(crate) struct CbcLane<'l> {
 pub(crate) struct SealLane<'l, H> {
     pub(crate) cbc: CbcLane<'l>,
     pub(crate) state: &'l mut H,
-}
-
-impl<'l, S: Suite> From<FusedLane<'l, S>> for SealLane<'l, <S::Hash as Hash>::State> {
-    fn from(FusedLane { keys, chain, state, data }: FusedLane<'l, S>) -> Self {
-        Self { cbc: CbcLane { keys, chain, data }, state }
-    }
 }
 
 /// The pointers of lanes. Entries behind the last lane repeat the first one, so that registers are

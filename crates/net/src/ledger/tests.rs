@@ -1,25 +1,34 @@
 //! The order in which connections are closed, tested without sockets.
 
 use super::*;
-use crate::stillness::ShardPhase;
+
+/// The connections that a ledger has evicted.
+#[derive(Debug, Default)]
+struct EvictedConnections(Mutex<BTreeSet<u64>>);
+
+impl EvictionSink for EvictedConnections {
+    fn evict(&self, connection: ConnectionId) {
+        assert!(self.0.lock().unwrap().insert(connection.0), "evicted once");
+    }
+}
 
 struct LedgerWorld {
     ledger: Ledger,
     accounts: Vec<Arc<ConnectionAccount>>,
+    evicted: Arc<EvictedConnections>,
 }
 
 impl LedgerWorld {
     fn new(limits: Limits) -> Self {
         let ledger = Ledger::new(Arc::new(limits), Arc::new(Stats::default()));
-        Self { ledger, accounts: Vec::new() }
+        Self { ledger, accounts: Vec::new(), evicted: Arc::default() }
     }
 
     /// Opens a connection from an address, and returns whether the table had room.
     fn open(&mut self, ip: &str) -> bool {
         let peer = SocketAddr::new(ip.parse().expect("an address"), 700);
         let order = self.accounts.len() as u64;
-        let mailbox = Arc::new(Mailbox::new(ShardPhase::Serve).expect("a descriptor"));
-        let account = self.ledger.open(ConnectionId(order), order, peer, mailbox);
+        let account = self.ledger.open(ConnectionId(order), order, peer, self.evicted.clone());
         let is_open = account.is_ok();
         self.accounts.extend(account);
         is_open
@@ -43,8 +52,9 @@ impl LedgerWorld {
 
     /// Returns the condemned connections.
     fn gone(&self) -> Vec<usize> {
+        let evicted = self.evicted.0.lock().unwrap();
         let gone = |account: &ConnectionAccount| {
-            assert_eq!(account.is_condemned(), !account.mailbox.take_evicted().is_empty());
+            assert_eq!(account.is_condemned(), evicted.contains(&account.id.0));
             account.is_condemned()
         };
         (0..self.accounts.len()).filter(|index| gone(&self.accounts[*index])).collect()

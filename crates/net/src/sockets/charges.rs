@@ -10,10 +10,13 @@ impl Sockets {
     /// Begins a round of the tenants at `now`.
     pub(crate) fn begin_round(&mut self, now: Instant) {
         self.shares.begin_round(now);
-        self.asked.into_iter().for_each(|asked| self.shares.extend_round(asked));
+        if let Some(asked) = self.asked {
+            self.shares.extend_round(asked);
+        }
         for id in &self.releasable {
-            let tenant = self.connections.get_mut(id).and_then(|connection| *connection.tenant());
-            tenant.into_iter().for_each(|tenant| self.shares.present(tenant));
+            if let Some(tenant) = self.connections.get_mut(id).and_then(|connection| *connection.tenant()) {
+                self.shares.present(tenant);
+            }
         }
     }
 
@@ -62,14 +65,17 @@ impl Sockets {
     pub(crate) fn charged<T>(&mut self, id: u64, work: impl FnOnce(&mut Self) -> T) -> T {
         let start = self.shares.is_contended().then(Instant::now);
         let result = work(self);
-        start.into_iter().for_each(|start| self.charge(id, start.elapsed()));
+        if let Some(start) = start {
+            self.charge(id, start.elapsed());
+        }
         result
     }
 
     /// Charges time to the tenant of a connection.
     pub(crate) fn charge(&mut self, id: u64, time: Duration) {
-        let tenant = self.tenant(id);
-        tenant.into_iter().for_each(|tenant| self.shares.charge(tenant, time));
+        if let Some(tenant) = self.tenant(id) {
+            self.shares.charge(tenant, time);
+        }
     }
 
     /// Charges the time of a batch to the tenants of its connections, in proportion to their work.
@@ -82,7 +88,9 @@ impl Sockets {
             let (work, tenant) = (connection.traffic().take_work(), *connection.tenant());
             let part = time.as_nanos() * work as u128 / all.max(1) as u128;
             let part = Duration::from_nanos(u64::try_from(part).unwrap_or(u64::MAX));
-            tenant.into_iter().for_each(|tenant| shares.charge(tenant, part));
+            if let Some(tenant) = tenant {
+                shares.charge(tenant, part);
+            }
         }
     }
 

@@ -58,7 +58,7 @@ macro_rules! attributes {
         }
 
         impl<$life> AttributeValues<$life> {
-            /// Says whether an attribute has a value.
+            /// Returns whether an attribute has a value.
             pub const fn has(&self, attribute: u32) -> bool {
                 match attribute {
                     $($number => self.$field.is_some(),)*

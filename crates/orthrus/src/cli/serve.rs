@@ -198,7 +198,9 @@ impl Arguments {
 
     fn override_settings(&self, mut settings: Settings) -> Settings {
         let set = |to: &mut Duration, from: Option<u64>| {
-            from.into_iter().for_each(|s| *to = Duration::from_secs(s))
+            if let Some(seconds) = from {
+                *to = Duration::from_secs(seconds);
+            }
         };
         set(&mut settings.lease_time, self.lease_time);
         set(&mut settings.grace_time, self.grace_time);

@@ -95,7 +95,7 @@ fn number(export: &ExportSettings) -> u32 {
     export.fsid.unwrap_or_else(|| vfs::export_id(&export.pseudo))
 }
 
-/// Tells whether two files differ in a key.
+/// Compares two files in a key; true if they differ.
 type Differs = fn(&Settings, &Settings) -> bool;
 
 /// Each key besides those of exports, or its table, and whether two files differ in it.

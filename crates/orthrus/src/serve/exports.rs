@@ -250,7 +250,7 @@ impl Backends {
         let wanted = place(settings);
         let serves_on = |used: &&UsedBackend| {
             let folder = used.folder.as_ref().filter(|_| self.looks_again).zip(folder_of(settings));
-            used.place == wanted && folder.is_none_or(|(folder, path)| folder.is_at(path, &options))
+            used.place == wanted && folder.is_none_or(|(folder, path)| folder.is_at(path, folders))
         };
         if let Some(used) = self.used.iter().find(serves_on) {
             return Ok((used.backend.clone(), used.folder.clone()));

@@ -137,7 +137,9 @@ fn take_over(
     let server = opened.inherit(estate, inherited)?;
     predecessor.restored()?;
     predecessor.serving()?;
-    ends_first.into_iter().for_each(EndsFirst::withdraw);
+    if let Some(ends_first) = ends_first {
+        ends_first.withdraw();
+    }
     server.begin();
     Ok((server, process))
 }

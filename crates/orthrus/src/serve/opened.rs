@@ -403,14 +403,18 @@ fn end(
 ) {
     if upgrades.end() {
         // Nothing is released: the next process serves with it.
-        audit.into_iter().for_each(AuditLog::flush);
+        if let Some(audit) = audit {
+            audit.flush();
+        }
         logging::flush();
         vfs_local::exit_at_once(0);
     }
     manager.stopping();
     tracing::info!("ending");
     running.stop();
-    audit.into_iter().for_each(AuditLog::flush);
+    if let Some(audit) = audit {
+        audit.flush();
+    }
     if let Some(member) = member {
         leave_cluster(member, state_dir);
     }

@@ -137,7 +137,7 @@ pub(super) fn cases<'a>(
     record.cases.iter().filter(wanted).filter(|case| record.failure(&case.group, variant).is_none())
 }
 
-/// Says whether a figure is below a limit; `None` where its interval holds the limit, or the
+/// Returns whether a figure is below a limit; `None` where its interval holds the limit, or the
 /// difference is below the noise.
 fn is_below(figure: &Interval, limit: f64, noise: f64) -> Option<bool> {
     let shown = figure.excludes(limit) && (figure.median / limit - 1.0).abs() > noise;

@@ -64,7 +64,7 @@ impl Written {
         self.value
     }
 
-    /// Says whether it is this figure, as exactly as it is written.
+    /// Returns whether it is this figure, as exactly as it is written.
     pub(super) fn is(self, expected: f64) -> bool {
         (self.value - expected).abs() <= self.half * 1.01 + expected.abs() * 1e-9
     }

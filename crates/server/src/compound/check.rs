@@ -65,7 +65,7 @@ impl Compound<'_> {
             self.check_few_ranges(object)?;
         }
         match (operation.waits, &self.progress.current) {
-            (Waits::Object, Some(Fh::Object(object))) => self.check_at_hand(object),
+            (Waits::Object, Some(Fh::Object(object))) => self.check_cached(object),
             (Waits::Disk, Some(Fh::Object(object))) if object.export.backend.may_wait() => {
                 Err(DeferReason::CurrentExport.into())
             }

@@ -36,7 +36,7 @@ pub enum Place {
 pub enum Waits {
     /// None: the operation never blocks, or decides by itself whether to defer.
     No,
-    /// The current object, unless it is at hand. The operation checks all other resources itself.
+    /// The current object, unless it is cached. The operation checks all other resources itself.
     Object,
     /// Names and attributes of a file system that can block, but seldom does.
     Names,

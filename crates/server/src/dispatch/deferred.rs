@@ -3,14 +3,12 @@
 
 use super::execute::{CallProgress, CallThread, outgoing};
 use super::slow::DeferredTimes;
-use super::{Action, Engine, Scratch, Server};
+use super::{Engine, Scratch, Server};
 use crate::call::{Auth, Job};
 use crate::compound::CompoundStatus;
 use crate::engine::{CommitKey, NAMES_LANE, WaitPolicy, WaitsFor};
 use crate::metrics::{self, Kind};
 use crate::rpcsec::{Outgoing, Protection};
-use crate::tenants::TenantShare;
-use pipes::Attachment;
 use rpc::{Accepted, ConnectionId, OpaqueAuth, memory};
 use state::GetattrWait;
 use std::net::SocketAddr;
@@ -21,64 +19,6 @@ use xdr::Encoder;
 
 /// Receives the number of the current operation on threads other than shards; never read.
 static OFF_SHARD: AtomicU32 = AtomicU32::new(0);
-
-/// The receiver of a tick's results.
-pub trait ReplySink<S> {
-    /// Passes on an action for a connection.
-    fn reply(&mut self, connection: ConnectionId, action: Action);
-
-    /// Passes on a reply to a call of this kind.
-    fn send(&mut self, connection: ConnectionId, _kind: Kind, record: Vec<u8>) {
-        self.reply(connection, Action::Send(record));
-    }
-
-    /// As `send`, for a reply with file data outside of its buffer.
-    fn send_attached(&mut self, connection: ConnectionId, kind: Kind, record: Vec<u8>, data: Attachment) {
-        match data.insert_into(record) {
-            Ok(record) => self.send(connection, kind, record),
-            Err(_) => self.reply(connection, Action::Close),
-        }
-    }
-
-    /// Reports that a connection has sent an authenticated call, so that its peer may be served,
-    /// and the tenant of the call.
-    fn vouch(&mut self, _connection: ConnectionId, _tenant: TenantShare) {}
-
-    /// Reports that a client is over a limit of its rate, and the time for which its connection is
-    /// neither read nor served.
-    fn throttle(&mut self, _connection: ConnectionId, _time: Duration) {}
-
-    /// Reports that a call was expensive: see
-    /// [`CompoundOutcome::expensive`](crate::engine::CompoundOutcome).
-    fn note_expensive(&mut self, _connection: ConnectionId) {}
-
-    /// Runs between units of work, so that finished replies leave and other connections are served.
-    /// Returns the time that this took, as far as it is known; it does not count as time of this
-    /// tick.
-    fn pause(&mut self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// Returns whether other threads run calls that would block. If not, the tick waits for them.
-    fn can_defer(&self) -> bool {
-        false
-    }
-
-    /// Hands a call to another thread, which runs [`Server::execute_and_sync`] on it exactly once.
-    ///
-    /// # Errors
-    /// Returns the call when there is no room for it.
-    #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
-    fn defer(&mut self, deferred: DeferredCall<S>) -> Result<(), DeferredCall<S>> {
-        Err(deferred)
-    }
-}
-
-impl<S, F: FnMut(ConnectionId, Action)> ReplySink<S> for F {
-    fn reply(&mut self, connection: ConnectionId, action: Action) {
-        self(connection, action);
-    }
-}
 
 /// The work of a deferred call that is left, with its progress.
 #[derive(Debug)]
@@ -204,22 +144,8 @@ impl CompletedCall {
 }
 
 impl<E: Engine> Server<E> {
-    /// Runs a deferred call on the calling thread, for all lanes that it waits in. Pass the result
-    /// to [`Server::take_completed`] of any tick that owns the connection.
-    pub fn execute_and_sync(&self, mut deferred: DeferredCall<E::Suspended>) -> CompletedCall {
-        loop {
-            match self.execute_deferred(deferred) {
-                DeferredOutcome::Completed(completed) => return completed,
-                DeferredOutcome::Suspended(suspended) => deferred = suspended,
-                DeferredOutcome::Uncommitted(deferred) => {
-                    let outcome = self.sync(&deferred);
-                    return self.complete(deferred, outcome);
-                }
-            }
-        }
-    }
-
-    /// Runs a deferred call on a thread of its lane, until it ends or waits for something else.
+    /// Runs a deferred call on a thread of its lane, until it ends or waits for something else. A
+    /// completed call goes to [`Server::take_completed`] of any tick that owns the connection.
     pub fn execute_deferred(
         &self,
         mut deferred: DeferredCall<E::Suspended>,

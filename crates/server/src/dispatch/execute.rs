@@ -89,12 +89,7 @@ impl<E: Engine> Server<E> {
             job.client = Some(scratch.clients.find(&self.tenants, job.peer.ip()).clone());
         }
         if scratch.vouched != Some(job.connection) && self.vouches_for(&job, &mut scratch.admissions, now) {
-            scratch.vouched = Some(job.connection);
-            let share = match job.principal() {
-                Some(principal) => principal.share(),
-                None => scratch.clients.find(&self.tenants, job.peer.ip()).share(),
-            };
-            sink.vouch(job.connection, share);
+            self.vouch(&job, scratch, sink);
         }
         let counters = scratch.counters.as_deref().unwrap_or(self.metrics.served.shared());
         let policy = if sink.can_defer() { WaitPolicy::Suspends } else { WaitPolicy::Waits };
@@ -103,6 +98,18 @@ impl<E: Engine> Server<E> {
         let thread = CallThread { operation: &scratch.operation, counters, pause: Some(&pause) };
         let answer = self.answer(job, policy, thread, now);
         scratch.watch.skip(paused.get());
+        self.pass_on(answer, scratch, sink, now)
+    }
+
+    /// Adds a reply to the batch, or notes that the call is deferred or its connection closes.
+    /// Returns whether the call was expensive.
+    fn pass_on(
+        &self,
+        answer: CallAnswer<E::Suspended>,
+        scratch: &mut Scratch,
+        sink: &mut impl ReplySink<E::Suspended>,
+        now: Duration,
+    ) -> bool {
         match answer {
             CallAnswer::Ready { reply, cost } => {
                 if cost.expensive {
@@ -126,6 +133,16 @@ impl<E: Engine> Server<E> {
             }
         }
         false
+    }
+
+    /// Reports to the network layer that the connection of a call is trusted, and its tenant.
+    fn vouch(&self, job: &Job, scratch: &mut Scratch, sink: &mut impl ReplySink<E::Suspended>) {
+        scratch.vouched = Some(job.connection);
+        let share = match job.principal() {
+            Some(principal) => principal.share(),
+            None => scratch.clients.find(&self.tenants, job.peer.ip()).share(),
+        };
+        sink.vouch(job.connection, share);
     }
 
     /// Returns whether a call proves that its sender may be served: it is signed with a context's

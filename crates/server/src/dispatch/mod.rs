@@ -7,24 +7,24 @@
 
 mod admit;
 mod deferred;
+mod engine;
 mod execute;
 mod ingress;
 mod protect;
 mod receive;
+mod sink;
 mod slow;
 mod sys;
 
-pub use deferred::{CompletedCall, DeferredCall, DeferredOutcome, ReplySink};
+pub use deferred::{CompletedCall, DeferredCall, DeferredOutcome};
+pub use engine::Engine;
+pub use sink::{Action, ReplySink};
 
 use crate::call::Job;
-use crate::compound::CompoundStatus;
-use crate::engine::{
-    BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, ObservedRefusal, WaitPolicy, WaitsFor,
-};
+use crate::engine::{BackgroundCopy, Nfs};
 use crate::metrics::{LentCounters, Metrics, Reports, ServedCall, Stage, TickWatch};
-use crate::rpcsec::{ContextTable, Outgoing, PAUSE_WORK, ReplyConfounders, Rpcsec};
+use crate::rpcsec::{Outgoing, PAUSE_WORK, ReplyConfounders, Rpcsec};
 use crate::tenants::{ClientTenants, LimitedTenants};
-use identity::Mapper;
 use nfs4::NfsOpnum4;
 use rpc::ConnectionId;
 use std::net::SocketAddr;
@@ -32,201 +32,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use sys::{AdmissionCache, SysCache};
-use vfs::{ClientPeer, SecFlavor, Unresolved, VfsResult};
-use xdr::Encoder;
-
-/// Runs COMPOUNDs: [`Nfs`], or a simpler implementation in tests.
-pub trait Engine: Send + Sync {
-    /// A COMPOUND suspended before an operation that would block.
-    type Suspended: WaitsFor + Send + 'static;
-
-    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, after its present content. With
-    /// [`WaitPolicy::Suspends`] it stops before an operation that would block.
-    fn compound(
-        &self,
-        call: &Call<'_>,
-        reply: &mut Encoder,
-        policy: WaitPolicy,
-    ) -> CompoundStatus<Self::Suspended>;
-
-    /// Runs the rest of the same call to the same reply, and blocks where it has to.
-    fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
-
-    /// As `resume`, on a thread of the lane of the call. May stop before an operation that waits
-    /// for another lane, and at the end, before the changes are on stable storage: see
-    /// [`WaitsFor::pending_sync`].
-    fn execute(
-        &self,
-        call: &Call<'_>,
-        reply: &mut Encoder,
-        suspended: Self::Suspended,
-    ) -> CompoundStatus<Self::Suspended> {
-        CompoundStatus::Done(self.resume(call, reply, suspended))
-    }
-
-    /// Puts the changes of a call on stable storage, after all of its operations have run.
-    ///
-    /// # Errors
-    /// The error of their file system.
-    fn sync(&self, _suspended: &Self::Suspended) -> VfsResult<()> {
-        Ok(())
-    }
-
-    /// Ends such a call after its changes have reached stable storage or failed to.
-    fn complete(
-        &self,
-        call: &Call<'_>,
-        reply: &mut Encoder,
-        suspended: Self::Suspended,
-        _outcome: VfsResult<()>,
-    ) -> CompoundOutcome {
-        self.resume(call, reply, suspended)
-    }
-
-    /// Ends the same call with NFS4ERR_DELAY for the operation that would block. `None`: there is
-    /// no such reply, and the connection must close.
-    fn decline(
-        &self,
-        call: &Call<'_>,
-        reply: &mut Encoder,
-        suspended: Self::Suspended,
-    ) -> Option<CompoundOutcome>;
-
-    /// Handles a reply that arrived on a connection; false if it answers no callback.
-    fn callback_reply(&self, _connection: ConnectionId, _record: &[u8], _now: Duration) -> bool {
-        false
-    }
-
-    /// Sets the table of contexts that clients have established: callbacks with RPCSEC_GSS use
-    /// these.
-    fn connect_contexts(&self, _contexts: &Arc<ContextTable>) {}
-
-    /// Returns the name of a lane of [`WaitsFor::lane`] for the log, if it is that of an export.
-    fn lane_name(&self, _lane: u32) -> Option<String> {
-        None
-    }
-
-    /// Reports a call that was denied before any operation, for the audit log.
-    fn observe_denial(&self, _peer: SocketAddr, _principal: Option<&str>, _reason: &str) {}
-
-    /// Returns whether a client at this address and port may use AUTH_SYS.
-    ///
-    /// # Errors
-    /// The name of the client that must be looked up first.
-    fn admits_sys(&self, _client: SocketAddr, _now: Duration) -> Result<bool, Unresolved> {
-        Ok(true)
-    }
-
-    /// Returns the accounts whose groups AUTH_SYS callers have; `None` if they have those of their
-    /// credentials.
-    fn sys_accounts(&self) -> Option<&Mapper> {
-        None
-    }
-
-    /// Answers a COMPOUND with NFS4ERR_DELAY for its first operation.
-    fn delay(&self, _call: &Call<'_>, _reply: &mut Encoder) {}
-
-    /// Removes all state bound to a connection.
-    fn connection_closed(&self, connection: ConnectionId);
-
-    /// Ends everything that has timed out; called about once a second.
-    fn housekeeping(&self, now: Duration);
-}
-
-impl Engine for Nfs {
-    type Suspended = Box<CompoundState>;
-
-    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, policy: WaitPolicy) -> CompoundStatus {
-        match policy {
-            WaitPolicy::Waits => CompoundStatus::Done(Nfs::compound(self, call, reply)),
-            WaitPolicy::Suspends | WaitPolicy::WaitsIn(_) => self.begin(call, reply, policy),
-        }
-    }
-
-    fn execute(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<CompoundState>) -> CompoundStatus {
-        Nfs::execute(self, call, reply, suspended)
-    }
-
-    fn sync(&self, suspended: &Box<CompoundState>) -> VfsResult<()> {
-        Nfs::sync(self, suspended)
-    }
-
-    fn complete(
-        &self,
-        call: &Call<'_>,
-        reply: &mut Encoder,
-        suspended: Box<CompoundState>,
-        outcome: VfsResult<()>,
-    ) -> CompoundOutcome {
-        Nfs::complete(self, call, reply, suspended, outcome)
-    }
-
-    fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<CompoundState>) -> CompoundOutcome {
-        Nfs::resume(self, call, reply, suspended)
-    }
-
-    fn decline(
-        &self,
-        call: &Call<'_>,
-        reply: &mut Encoder,
-        suspended: Box<CompoundState>,
-    ) -> Option<CompoundOutcome> {
-        Nfs::decline(self, call, reply, suspended)
-    }
-
-    fn callback_reply(&self, connection: ConnectionId, record: &[u8], now: Duration) -> bool {
-        Nfs::callback_reply(self, connection, record, now)
-    }
-
-    fn connect_contexts(&self, contexts: &Arc<ContextTable>) {
-        self.callbacks.connect_contexts(contexts.clone());
-    }
-
-    fn lane_name(&self, lane: u32) -> Option<String> {
-        self.exports.snapshot().by_id(lane).map(|export| export.pseudo_path.clone())
-    }
-
-    fn observe_denial(&self, peer: SocketAddr, principal: Option<&str>, reason: &str) {
-        self.observe_refusal(&ObservedRefusal { peer, principal, flavor: None, export: None, reason });
-    }
-
-    fn admits_sys(&self, client: SocketAddr, now: Duration) -> Result<bool, Unresolved> {
-        let exports = self.exports.snapshot();
-        let peer = ClientPeer { address: client, now };
-        let mut refused = Ok(false);
-        for export in exports.iter() {
-            match export.rule_for(peer) {
-                Ok(Some(rule)) if export.rule(rule).allows(SecFlavor::Sys, peer) => return Ok(true),
-                Ok(_) => {}
-                Err(unresolved) => refused = Err(unresolved),
-            }
-        }
-        refused
-    }
-
-    fn sys_accounts(&self) -> Option<&Mapper> {
-        Nfs::sys_accounts(self)
-    }
-
-    fn delay(&self, call: &Call<'_>, reply: &mut Encoder) {
-        Nfs::delay(self, call, reply);
-    }
-
-    fn connection_closed(&self, connection: ConnectionId) {
-        Nfs::connection_closed(self, connection);
-    }
-
-    fn housekeeping(&self, now: Duration) {
-        Nfs::housekeeping(self, now);
-    }
-}
-
-impl Server<Nfs> {
-    /// Continues a copy on the calling thread: see [`Nfs::copy_on`].
-    pub fn copy_on(&self, copy: Box<BackgroundCopy>) {
-        self.engine.copy_on(copy, &*self.environment.clock);
-    }
-}
 
 /// Returns the monotonic time since the server's start.
 pub type Clock = dyn Fn() -> Duration + Send + Sync;
@@ -246,15 +51,6 @@ pub struct Environment {
     pub clock: Box<Clock>,
     /// Cryptographically secure random bytes.
     pub random: Box<Random>,
-}
-
-/// An action for a connection.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Sends a record. Its first four bytes are room for the record mark.
-    Send(Vec<u8>),
-    /// Closes the connection after the replies before it have been sent.
-    Close,
 }
 
 /// Fixed cost of a call in bytes, added to its size when work is counted.
@@ -346,6 +142,27 @@ impl<E: Engine> Server<E> {
         sink: &mut impl ReplySink<E::Suspended>,
     ) {
         let now = self.now();
+        let mut jobs = self.receive_all(scratch, requests, now);
+        self.admit(&mut jobs, scratch, &mut || sink.pause(), now);
+        self.execute_all(&mut jobs, scratch, sink, now);
+        scratch.watch.end(&self.metrics.times);
+        scratch.vouched = None;
+        for (connection, time) in scratch.pauses.drain(..) {
+            sink.throttle(connection, time);
+        }
+        for connection in scratch.closing.drain(..) {
+            sink.reply(connection, Action::Close);
+        }
+        scratch.jobs = jobs;
+    }
+
+    /// Parses the headers of records, and begins the measurement of a tick.
+    fn receive_all(
+        &self,
+        scratch: &mut Scratch,
+        requests: impl IntoIterator<Item = (ConnectionId, SocketAddr, Vec<u8>)>,
+        now: Duration,
+    ) -> Vec<Job> {
         let since = scratch.watch.since(now);
         scratch.counters.get_or_insert_with(|| LentCounters::of(&self.metrics));
         let mut jobs = std::mem::take(&mut scratch.jobs);
@@ -357,8 +174,18 @@ impl<E: Engine> Server<E> {
         }));
         Metrics::add(&self.metrics.calls, jobs.len() as u64);
         scratch.watch.begin(jobs.iter().map(|job| (job.kind, job.enctype())), now);
-        self.admit(&mut jobs, scratch, &mut || sink.pause(), now);
+        jobs
+    }
 
+    /// Runs calls in their order. Pauses for interactive connections between them, and protects and
+    /// sends the replies whenever a batch of them is full.
+    fn execute_all(
+        &self,
+        jobs: &mut Vec<Job>,
+        scratch: &mut Scratch,
+        sink: &mut impl ReplySink<E::Suspended>,
+        now: Duration,
+    ) {
         let first = jobs.first().map(|job| job.kind).or(scratch.outgoing.first().map(|reply| reply.kind));
         let (mut kind, mut work) = (first.unwrap_or_default(), 0);
         for job in jobs.drain(..) {
@@ -382,15 +209,6 @@ impl<E: Engine> Server<E> {
             work += scratch.outgoing_bytes.saturating_sub(before);
         }
         self.flush(scratch, sink, kind);
-        scratch.watch.end(&self.metrics.times);
-        scratch.vouched = None;
-        for (connection, time) in scratch.pauses.drain(..) {
-            sink.throttle(connection, time);
-        }
-        for connection in scratch.closing.drain(..) {
-            sink.reply(connection, Action::Close);
-        }
-        scratch.jobs = jobs;
     }
 
     /// Returns the time since the server's start.
@@ -412,6 +230,13 @@ impl<E: Engine> Server<E> {
             rpcsec.contexts().sweep(now);
             rpcsec.refresh_identities(now);
         }
+    }
+}
+
+impl Server<Nfs> {
+    /// Continues a copy on the calling thread: see [`Nfs::copy_on`].
+    pub fn copy_on(&self, copy: Box<BackgroundCopy>) {
+        self.engine.copy_on(copy, &*self.environment.clock);
     }
 }
 

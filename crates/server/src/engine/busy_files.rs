@@ -131,7 +131,7 @@ mod tests {
     impl Backend for CountingBackend {
         vfs::forward_backend!(
             inner: root, features, features_of, part, mounted_on, has_mounts, may_wait,
-            answers_from_memory, seldom_waits, is_at_hand, lookup_now, getattr, setattr, access,
+            answers_from_memory, seldom_waits, is_cached, lookup_now, getattr, setattr, access,
             lookup, lookup_attributes, lookup_to_change, lookup_parent, readlink, open, open_own, create_file,
             create, link, remove, rename, rename_new, readdir, acls, quota, get_xattr, set_xattr,
             list_xattrs, remove_xattr, syncs_names, hold, sync_names, commit, sync_failures, statfs, trim, handle_key,

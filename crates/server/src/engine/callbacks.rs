@@ -27,6 +27,15 @@ fn client_of(task: &CallbackTask) -> Option<ClientKey> {
     }
 }
 
+/// The connection of a callback that has got no usable answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UsedConnection {
+    /// It has closed, with the callback.
+    Closed,
+    /// It is open but does not carry callbacks.
+    Silent,
+}
+
 impl Compound<'_> {
     /// Converts callback_sec_parms4 to the form that state keeps.
     ///
@@ -160,7 +169,7 @@ impl Nfs {
             Some(proof) => sent.proof = Arc::new(proof),
             None => {
                 self.state.callbacks().callback_contexts_lost(&sent.call);
-                return self.lose(sent, now, true);
+                return self.lose(sent, now, UsedConnection::Silent);
             }
         }
         let mut confounder = [0; CONFOUNDER_LEN];
@@ -171,7 +180,7 @@ impl Nfs {
         if !self.callbacks.send(connection, record)
             && let Some(sent) = self.callbacks.take(xid, connection)
         {
-            self.lose(sent, now, false);
+            self.lose(sent, now, UsedConnection::Closed);
         }
     }
 
@@ -204,7 +213,7 @@ impl Nfs {
                     false => self.drop_callback(&task),
                 }
             }
-            CallbackReply::Refused => self.lose(sent, now, true),
+            CallbackReply::Refused => self.lose(sent, now, UsedConnection::Silent),
         }
         if let Some(next) = client_of(&task).and_then(|client| self.callbacks.next_waiting(client)) {
             self.start_callback(next, 0, now);
@@ -245,10 +254,9 @@ impl Nfs {
         }
     }
 
-    /// Sends a callback without a usable answer over another connection. `silent` means that its
-    /// connection is open but does not carry callbacks.
-    fn lose(&self, mut sent: Sent, now: Duration, silent: bool) {
-        if silent {
+    /// Sends a callback without a usable answer over another connection.
+    fn lose(&self, mut sent: Sent, now: Duration, connection: UsedConnection) {
+        if connection == UsedConnection::Silent {
             self.state.callbacks().callback_unanswered(&sent.call);
         }
         match self.operation(&sent.task) {
@@ -291,7 +299,7 @@ impl Nfs {
     pub(crate) fn callback_connection_closed(&self, connection: ConnectionId) {
         for sent in self.callbacks.take_all(|sent| sent.call.channel.connection == connection.0) {
             let now = self.callbacks.housekept().max(sent.since);
-            self.lose(sent, now, false);
+            self.lose(sent, now, UsedConnection::Closed);
         }
     }
 
@@ -305,7 +313,7 @@ impl Nfs {
                 let connection = sent.call.channel.connection;
                 tracing::info!(connection, suppressed, "a client does not answer callbacks");
             }
-            self.lose(sent, now, true);
+            self.lose(sent, now, UsedConnection::Silent);
         }
         self.start_callbacks(self.callbacks.take_waiting(), now);
         self.callbacks.keep_contexts(|| self.state.callbacks().callback_contexts(), now);

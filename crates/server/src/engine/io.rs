@@ -108,7 +108,7 @@ impl Compound<'_> {
         if user == Some(object.rule().squash_uid(self.call.security.caller.as_ref())) {
             return Ok(());
         }
-        self.check_at_hand(object)?;
+        self.check_cached(object)?;
         let caller = self.caller(object);
         let backend = &object.export.backend;
         let permissions = backend.access(&caller, &object.handle)?;
@@ -167,7 +167,7 @@ impl Compound<'_> {
     }
 
     fn open_once(&self, object: &Object, access: OpenAccess) -> OpResult<Arc<dyn OpenFile>> {
-        self.check_at_hand(object)?;
+        self.check_cached(object)?;
         Ok(object.export.backend.open(&self.caller(object), &object.handle, access)?)
     }
 

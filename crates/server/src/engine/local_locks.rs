@@ -22,7 +22,7 @@ pub(crate) const LOCAL_OWNER: &[u8] = b"a local program";
 
 /// Locked ranges of a file up to which threads of shards change its locks. The kernel looks through
 /// all of them for each range that changes, and LOCKU and CLOSE can change as many.
-const RANGES_AT_HAND_MAX: usize = 128;
+const RANGES_ON_SHARD_MAX: usize = 128;
 
 /// Returns the kind of the file system's lock for a lock of clients.
 fn kind(mode: LockMode) -> LockKind {
@@ -194,7 +194,7 @@ impl Compound<'_> {
     /// [`OpStop::Deferred`].
     pub(crate) fn check_few_ranges(&self, object: &Object) -> OpResult {
         let is_held = !self.nfs.local_locks.is_empty() && self.locks_locally(object);
-        if is_held && self.state().locks().ranges_of(&object.key()) > RANGES_AT_HAND_MAX {
+        if is_held && self.state().locks().ranges_of(&object.key()) > RANGES_ON_SHARD_MAX {
             return Err(DeferReason::CurrentExport.into());
         }
         Ok(())
@@ -272,7 +272,7 @@ impl Compound<'_> {
         let found = match locks {
             Some(locks) => find(&*locks),
             None => {
-                self.check_at_hand(object)?;
+                self.check_cached(object)?;
                 self.lookable(object)?.map_or(Ok(None), |locks| find(&*locks))
             }
         };

@@ -95,7 +95,7 @@ impl Compound<'_> {
     /// NFS4ERR_STALE and the backend's, [`OpStop::Deferred`].
     pub fn attributes(&self, fh: &Fh) -> OpResult<Attributes> {
         if let Fh::Object(object) = fh {
-            self.check_at_hand(object)?;
+            self.check_cached(object)?;
         }
         match fh {
             Fh::Object(object) => match object.export.backend.getattr(&object.handle) {

@@ -139,9 +139,9 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// [`OpStop::Deferred`].
-    pub fn check_at_hand(&self, object: &Object) -> OpResult {
+    pub fn check_cached(&self, object: &Object) -> OpResult {
         let backend = &object.export.backend;
-        if self.may_wait_for(object) || !backend.may_wait() || backend.is_at_hand(&object.handle) {
+        if self.may_wait_for(object) || !backend.may_wait() || backend.is_cached(&object.handle) {
             return Ok(());
         }
         Err(DeferReason::Lane(object.export.id).into())

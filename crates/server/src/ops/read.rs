@@ -12,7 +12,7 @@ const PADDING: usize = 3;
 /// Bytes reserved behind the data for later operations and the trailer of RPCSEC_GSS. Without them
 /// a large reply would be moved once more as a whole.
 const TAIL: usize = 512;
-/// Reads directly into the reply; where blocking is not allowed, only data at hand.
+/// Reads directly into the reply; where blocking is not allowed, only cached data.
 ///
 /// # Errors
 /// The errors of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_REP_TOO_BIG, and the
@@ -51,7 +51,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 }
 
 /// Defers a READ that takes pages of the file, since a page that is missing would be waited for.
-/// Such a READ is brief where the ends of the range are at hand.
+/// Such a READ is brief where the ends of the range are cached.
 fn wait_for_pages(c: &Compound<'_>, file: &dyn OpenFile, offset: u64, count: usize) -> OpResult {
     if c.may_wait() || !c.object(Nfsstat4::NFS4ERR_ISDIR)?.export.backend.may_wait() {
         return Ok(());

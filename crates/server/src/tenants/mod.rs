@@ -177,7 +177,9 @@ impl LimitedTenants {
         let RateWait { added, unit, rate, is_news, .. } = wait;
         let counter = self.throttled.get(kind as usize).and_then(|units| units.get(unit as usize));
         let nanoseconds = u64::try_from(added.as_nanos()).unwrap_or(u64::MAX);
-        counter.into_iter().for_each(|counter| _ = counter.fetch_add(nanoseconds, Relaxed));
+        if let Some(counter) = counter {
+            counter.fetch_add(nanoseconds, Relaxed);
+        }
         if is_news && let Some(suppressed) = self.log.permit(now) {
             let (kind, unit) = (kind.name(), unit.name());
             let keys = if kind == LimitedKind::Export.name() {

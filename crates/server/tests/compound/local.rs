@@ -86,7 +86,7 @@ fn exports_of_one_file_share_its_shares_and_locks() // RFC 8881 sections 9.1 and
     other.run(vec![put(&by_inner), lock_new(WRITE_LT, 10, 1, open_b, b"b")]).ok();
 }
 
-/// Says whether this process has a file open for writing.
+/// Returns whether this process has a file open for writing.
 fn is_open_for_writing(path: &std::path::Path) -> bool {
     become_server();
     let is_writer = |fd: std::fs::DirEntry| {

@@ -2,7 +2,7 @@
 
 use crate::client::{COMPOUND, NULL, accepted, encoded, plain_call};
 use crate::server::{CONNECTION, Echo, Host};
-use crate::waiting::{Elsewhere, SlowNames};
+use crate::waiting::{Elsewhere, SlowNames, execute_and_sync};
 use identity::{ANONYMOUS_ID, Identity, IdentitySource, Mapper, Rules, SourceError, StaticSource, Wait};
 use orthrus_server::dispatch::{Action, DeferredCall, DeferredOutcome, ReplySink};
 use rpc::{AuthSys, ConnectionId, OpaqueAuth};
@@ -117,7 +117,7 @@ fn groups_are_looked_up_elsewhere_once_and_again_after_their_time() {
     host.tick_into(vec![(CONNECTION, call(COMPOUND, 1000, 100))], &mut elsewhere);
     let deferred = elsewhere.deferred.pop().expect("it is deferred");
     assert_eq!(deferred.lane(), NAMES);
-    let completed = host.server.execute_and_sync(deferred);
+    let completed = execute_and_sync(&host.server, deferred);
     host.take_completed(completed);
     host.tick_into(vec![(CONNECTION, call(COMPOUND, 1000, 100))], &mut elsewhere);
     assert!(elsewhere.deferred.is_empty(), "its groups are known");
@@ -126,7 +126,7 @@ fn groups_are_looked_up_elsewhere_once_and_again_after_their_time() {
     let lookups = directory.lookups.load(SeqCst);
     host.advance(2 * Rules::default().expiry);
     host.tick_into(vec![(CONNECTION, call(COMPOUND, 1000, 100))], &mut elsewhere);
-    let completed = host.server.execute_and_sync(elsewhere.deferred.pop().expect("it is deferred"));
+    let completed = execute_and_sync(&host.server, elsewhere.deferred.pop().expect("it is deferred"));
     host.take_completed(completed);
     assert!(directory.lookups.load(SeqCst) > lookups);
 }
@@ -198,7 +198,7 @@ fn a_caller_whose_groups_are_unavailable_is_delayed() {
         host.tick_into(vec![(CONNECTION, call(COMPOUND, 1000, 100))], &mut elsewhere);
         let deferred = elsewhere.deferred.pop().expect("it is deferred");
         let completed =
-            if decline { host.server.decline(deferred) } else { host.server.execute_and_sync(deferred) };
+            if decline { host.server.decline(deferred) } else { execute_and_sync(&host.server, deferred) };
         host.take_completed(completed);
         host.tick_into(Vec::new(), &mut elsewhere);
         assert_eq!(accepted(&elsewhere.replies.pop().unwrap()).2, b"delayed.");

@@ -3,7 +3,7 @@
 
 use crate::client::{COMPOUND, Client, INTEGRITY, NONE, PRIVACY, SERVICES, encoded, plain_call};
 use crate::server::{CONNECTION, Host};
-use crate::waiting::{Elsewhere, host};
+use crate::waiting::{Elsewhere, execute_and_sync, host};
 use krb5::Enctype;
 use orthrus_server::dispatch::Engine;
 use orthrus_server::metrics::{Kind, Stage};
@@ -107,7 +107,7 @@ fn a_call_that_was_away_has_waited_for_its_thread_and_its_shard_and_run_on_the_t
     assert_eq!(stages(&host, Kind::Krb5p), [NOTHING; 4]);
     host.advance(Duration::from_secs(2));
     host.move_by_looks(1_000_000);
-    let completed = host.server.execute_and_sync(elsewhere.deferred.remove(0));
+    let completed = execute_and_sync(&host.server, elsewhere.deferred.remove(0));
     host.move_by_looks(0);
     host.advance(Duration::from_secs(5));
     host.take_completed(completed);

@@ -6,7 +6,9 @@ use identity::Mapper;
 use krb5::Enctype;
 use nfs4::Nfsstat4;
 use orthrus_server::compound::CompoundStatus;
-use orthrus_server::dispatch::{Action, CompletedCall, DeferredCall, Engine, ReplySink};
+use orthrus_server::dispatch::{
+    Action, CompletedCall, DeferredCall, DeferredOutcome, Engine, ReplySink, Server,
+};
 use orthrus_server::engine::WaitsFor;
 use orthrus_server::engine::{Call, CompoundOutcome, WaitPolicy};
 use orthrus_server::metrics::RequestSubject;
@@ -24,6 +26,23 @@ const SEQUENCED: &[u8] = b"slow and sequenced";
 pub(crate) struct SlowNames {
     /// The accounts that give AUTH_SYS callers their groups.
     pub accounts: Option<Mapper>,
+}
+
+/// Runs a deferred call on the calling thread, for all lanes that it waits in.
+pub(crate) fn execute_and_sync<E: Engine>(
+    server: &Server<E>,
+    mut deferred: DeferredCall<E::Suspended>,
+) -> CompletedCall {
+    loop {
+        match server.execute_deferred(deferred) {
+            DeferredOutcome::Completed(completed) => return completed,
+            DeferredOutcome::Suspended(suspended) => deferred = suspended,
+            DeferredOutcome::Uncommitted(deferred) => {
+                let outcome = server.sync(&deferred);
+                return server.complete(deferred, outcome);
+            }
+        }
+    }
 }
 
 /// The part of the reply that a [`SlowNames`] call has made before it stopped.
@@ -117,7 +136,7 @@ impl Elsewhere {
     fn execute(&mut self, host: &mut Host<SlowNames>) {
         let server = &host.server;
         let work = |deferred: Vec<_>| {
-            deferred.into_iter().map(|deferred| server.execute_and_sync(deferred)).collect::<Vec<_>>()
+            deferred.into_iter().map(|deferred| execute_and_sync(server, deferred)).collect::<Vec<_>>()
         };
         let deferred = std::mem::take(&mut self.deferred);
         let completed = std::thread::scope(|scope| scope.spawn(|| work(deferred)).join().expect("no defect"));
@@ -179,7 +198,7 @@ fn contexts_are_created_elsewhere_and_stored_before_their_reply_is_sent() // RFC
     let mut elsewhere = Elsewhere::with_room(1);
     host.tick_into(vec![(CONNECTION, init_call(&token(ETYPE, "bob@TEST")))], &mut elsewhere);
     assert!(elsewhere.replies.is_empty() && elsewhere.deferred[0].is_init());
-    let completed = host.server.execute_and_sync(elsewhere.deferred.remove(0));
+    let completed = execute_and_sync(&host.server, elsewhere.deferred.remove(0));
     assert_eq!(host.server.rpcsec().expect("Kerberos").contexts().len(), 2);
     host.take_completed(completed);
     host.tick_into(Vec::new(), &mut elsewhere);

@@ -36,6 +36,13 @@ impl CompoundReply {
     }
 }
 
+/// Whether the server caches the reply to a call (`sa_cachethis`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CacheThis {
+    Yes,
+    No,
+}
+
 /// The meaning of a SEQUENCE result.
 enum SequenceVerdict {
     Done,
@@ -49,13 +56,13 @@ impl Client {
     ///
     /// # Errors
     /// Fails if the session is lost before the reply arrives.
-    pub(crate) async fn call(&self, operations: Vec<Op>, cached: bool) -> Result<CompoundReply, Lost> {
+    pub(crate) async fn call(&self, operations: Vec<Op>, cache: CacheThis) -> Result<CompoundReply, Lost> {
         let free = || {
             let state = self.state.borrow();
             state.phase == Phase::Ready && state.slots.iter().any(|slot| !slot.busy)
         };
         self.world.until(free).await;
-        self.call_now(operations, cached).await
+        self.call_now(operations, cache).await
     }
 
     /// Makes a call, and repeats it while the server answers NFS4ERR_DELAY or NFS4ERR_GRACE.
@@ -64,11 +71,11 @@ impl Client {
     /// As [`Client::call`].
     pub(crate) async fn run(
         &self,
-        cached: bool,
+        cache: CacheThis,
         operations: impl Fn() -> Vec<Op>,
     ) -> Result<CompoundReply, Lost> {
         loop {
-            let reply = self.call(operations(), cached).await?;
+            let reply = self.call(operations(), cache).await?;
             if !matches!(reply.status, Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE) {
                 return Ok(reply);
             }
@@ -83,7 +90,11 @@ impl Client {
     }
 
     /// Makes a call without waiting for the end of reclaims.
-    pub(super) async fn call_now(&self, operations: Vec<Op>, cached: bool) -> Result<CompoundReply, Lost> {
+    pub(super) async fn call_now(
+        &self,
+        operations: Vec<Op>,
+        cache: CacheThis,
+    ) -> Result<CompoundReply, Lost> {
         let (id, sequence, session, highest) = {
             let mut state = self.state.borrow_mut();
             let Some(id) = state.slots.iter().position(|slot| !slot.busy) else { return Err(Lost) };
@@ -100,10 +111,10 @@ impl Client {
             sa_sequenceid: sequence,
             sa_slotid: number(id),
             sa_highest_slotid: number(highest),
-            sa_cachethis: cached,
+            sa_cachethis: cache == CacheThis::Yes,
         });
         let all: Vec<Op> = [first].into_iter().chain(operations).collect();
-        let result = self.repeat(&all, cached).await;
+        let result = self.repeat(&all, cache).await;
         let mut state = self.state.borrow_mut();
         state.in_flight -= 1;
         if state.session == session
@@ -115,7 +126,7 @@ impl Client {
     }
 
     /// Sends a call until it has a reply.
-    async fn repeat(&self, operations: &[Op], cached: bool) -> Result<CompoundReply, Lost> {
+    async fn repeat(&self, operations: &[Op], cache: CacheThis) -> Result<CompoundReply, Lost> {
         let xid = self.world.xid();
         let call = SimCall::new(xid, 1, operations);
         let (called, clientid) = (self.world.now(), self.state.borrow().clientid);
@@ -124,7 +135,7 @@ impl Client {
             let Some(reply) = self.send(&call, || self.state.borrow().phase == Phase::Broken).await else {
                 return Err(Lost);
             };
-            match self.judge(&reply, cached) {
+            match self.judge(&reply, cache) {
                 SequenceVerdict::Again => self.pause(20, 400).await,
                 SequenceVerdict::Broken => {
                     self.lose_session();
@@ -218,7 +229,7 @@ impl Client {
         Some(connection)
     }
 
-    fn judge(&self, reply: &CompoundReply, cached: bool) -> SequenceVerdict {
+    fn judge(&self, reply: &CompoundReply, cache: CacheThis) -> SequenceVerdict {
         let status = match reply.results.first() {
             Some(NfsResop4::OP_SEQUENCE(result)) => result.discriminant(),
             _ => reply.status,
@@ -227,7 +238,7 @@ impl Client {
             Nfsstat4::NFS4_OK => SequenceVerdict::Done,
             Nfsstat4::NFS4ERR_DELAY => SequenceVerdict::Again,
             Nfsstat4::NFS4ERR_BADSESSION | Nfsstat4::NFS4ERR_DEADSESSION => SequenceVerdict::Broken,
-            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP if !cached => SequenceVerdict::Uncached,
+            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP if cache == CacheThis::No => SequenceVerdict::Uncached,
             other => {
                 let detail = format!("client {}: SEQUENCE answers {}", self.host, other.name());
                 let now = self.world.now();

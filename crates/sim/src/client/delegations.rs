@@ -1,7 +1,7 @@
 //! Delegations of a client: granted with an OPEN, recalled, returned and reclaimed (RFC 8881
 //! sections 10.2 and 10.4).
 
-use super::{Client, ClientOpen, Lost, Op, put};
+use super::{CacheThis, Client, ClientOpen, Lost, Op, put};
 use crate::history::DelegationHold;
 use crate::mutation::Mutation;
 use nfs4::*;
@@ -172,9 +172,9 @@ impl Client {
         let clientid = self.state.borrow().clientid;
         while clientid == self.state.borrow().clientid {
             let last = NfsArgop4::OP_DELEGRETURN(Delegreturn4Args { deleg_stateid: stateid });
-            match self.run(true, || vec![put(handle), last.clone()]).await {
+            match self.run(CacheThis::Yes, || vec![put(handle), last.clone()]).await {
                 Ok(reply) if reply.status == Nfsstat4::NFS4ERR_DELEG_REVOKED => {
-                    let _ = self.run(true, || vec![free(stateid)]).await;
+                    let _ = self.run(CacheThis::Yes, || vec![free(stateid)]).await;
                     break;
                 }
                 Ok(_) => break,
@@ -191,7 +191,7 @@ impl Client {
     async fn free_revoked(&self) {
         let all: Vec<Stateid4> = self.state.borrow().delegations.iter().map(|held| held.stateid).collect();
         for stateid in all {
-            match self.run(true, || vec![free(stateid)]).await {
+            match self.run(CacheThis::Yes, || vec![free(stateid)]).await {
                 // The delegation is not revoked.
                 Ok(reply) if reply.status == Nfsstat4::NFS4ERR_LOCKS_HELD => {}
                 Ok(_) => self.drop_delegation(stateid),

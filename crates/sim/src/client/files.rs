@@ -1,7 +1,9 @@
 //! Open files and their locks, with the state that a client needs to reclaim them.
 
 use super::locked::{CELLS, LockedBytes, held_until};
-use super::{Client, Creates, LockClaim, Lost, Op, Phase, Reservation, at, lock_range, open, put, reclaim};
+use super::{
+    CacheThis, Client, Creates, LockClaim, Lost, Op, Phase, Reservation, at, lock_range, open, put, reclaim,
+};
 use crate::history::ShareHold;
 use crate::world::Inner;
 use nfs4::*;
@@ -112,7 +114,7 @@ impl Client {
         let owner = (self.host, self.life, worker);
         let label = format!("{owner:?}").into_bytes();
         let reply = self
-            .run(true, || {
+            .run(CacheThis::Yes, || {
                 let last = [open(name, &label, Creates::Unchecked, reservation), NfsArgop4::OP_GETFH];
                 at(directory).into_iter().chain(last).collect()
             })
@@ -182,7 +184,7 @@ impl Client {
     pub(crate) async fn with(
         &self,
         open: &Rc<RefCell<ClientOpen>>,
-        cached: bool,
+        cache: CacheThis,
         operations: impl Fn(&ClientOpen) -> Vec<Op>,
     ) -> Result<Option<super::CompoundReply>, Lost> {
         loop {
@@ -203,7 +205,7 @@ impl Client {
             if self.state.borrow().clientid != clientid || self.state.borrow().phase != Phase::Ready {
                 continue;
             }
-            let reply = self.call_now(built, cached).await?;
+            let reply = self.call_now(built, cache).await?;
             match reply.status {
                 Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE => self.pause(100, 1500).await,
                 Nfsstat4::NFS4ERR_BAD_STATEID
@@ -236,7 +238,7 @@ impl Client {
                 let close = Close4Args { seqid: 0, open_stateid: open.stateid };
                 vec![put(&open.handle), NfsArgop4::OP_CLOSE(close)]
             };
-            match self.with(&open, true, operations).await {
+            match self.with(&open, CacheThis::Yes, operations).await {
                 Ok(Some(reply)) if reply.status != Nfsstat4::NFS4_OK => {
                     self.complain("an open file can be closed", reply.status);
                     break;
@@ -268,7 +270,9 @@ impl Client {
             open.borrow_mut().locked.downgrade(&mut inner, range.clone(), until);
         }
         let reply = self
-            .with(open, true, |open| open.lock_operations((write, start, range.len()), LockClaim::New))
+            .with(open, CacheThis::Yes, |open| {
+                open.lock_operations((write, start, range.len()), LockClaim::New)
+            })
             .await;
         let done = match reply.as_ref().map(|reply| reply.as_ref().and_then(|reply| reply.results.last())) {
             Ok(Some(NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(ok)))) => Some(ok.lock_stateid),
@@ -315,7 +319,7 @@ impl Client {
                 let unlock = open.locker.map(|stateid| unlock(stateid, start, range.len()));
                 [put(&open.handle)].into_iter().chain(unlock).collect()
             };
-            match self.with(open, true, operations).await {
+            match self.with(open, CacheThis::Yes, operations).await {
                 Ok(Some(reply)) => {
                     if let Some(NfsResop4::OP_LOCKU(Locku4Res::NFS4_OK(stateid))) = reply.results.last() {
                         open.borrow_mut().locker = Some(*stateid);

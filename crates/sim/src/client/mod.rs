@@ -11,7 +11,7 @@ mod recover;
 mod security;
 mod v40;
 
-pub(crate) use calls::{CompoundReply, Lost};
+pub(crate) use calls::{CacheThis, CompoundReply, Lost};
 pub(crate) use files::ClientOpen;
 pub(crate) use locked::CELLS;
 pub(crate) use messages::*;
@@ -127,7 +127,7 @@ impl Client {
             let now = self.world.now();
             // `call` would wait for a session, which only this task creates.
             if now >= due && self.state.borrow().slots.iter().any(|slot| !slot.busy) {
-                let _ = self.call_now(Vec::new(), false).await;
+                let _ = self.call_now(Vec::new(), CacheThis::No).await;
                 continue;
             }
             if self.draw(|rng| rng.one_in(40)) {

@@ -1,7 +1,7 @@
 //! New sessions after lost ones, and the reclaim of state (RFC 8881 sections 8.4 and 8.5).
 
 use super::messages::{create_session, exchange_id};
-use super::{Client, ClientOpen, ClientSlot, LockClaim, Lost, Phase};
+use super::{CacheThis, Client, ClientOpen, ClientSlot, LockClaim, Lost, Phase};
 use crate::plan::GRACE;
 use nfs4::*;
 use std::cell::RefCell;
@@ -107,7 +107,7 @@ impl Client {
         }
         loop {
             let last = NfsArgop4::OP_RECLAIM_COMPLETE(ReclaimComplete4Args { rca_one_fs: false });
-            let reply = self.call_now(vec![last], true).await?;
+            let reply = self.call_now(vec![last], CacheThis::Yes).await?;
             match reply.status {
                 Nfsstat4::NFS4_OK | Nfsstat4::NFS4ERR_COMPLETE_ALREADY => {
                     self.state.borrow_mut().complete = true;
@@ -126,7 +126,7 @@ impl Client {
         loop {
             let id = open.borrow().id;
             let operations = open.borrow().reclaim_open(self.delegation_type(id));
-            let reply = self.call_now(operations, true).await?;
+            let reply = self.call_now(operations, CacheThis::Yes).await?;
             match reply.results.last() {
                 Some(NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok))) => {
                     open.borrow_mut().stateid = ok.stateid;
@@ -145,7 +145,7 @@ impl Client {
         for range in ranges {
             loop {
                 let operations = open.borrow().lock_operations(range, LockClaim::Reclaim);
-                let reply = self.call_now(operations, true).await?;
+                let reply = self.call_now(operations, CacheThis::Yes).await?;
                 match reply.results.last() {
                     Some(NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(ok))) => {
                         open.borrow_mut().locker = Some(ok.lock_stateid);

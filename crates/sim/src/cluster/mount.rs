@@ -63,7 +63,7 @@ impl GatewayMount {
 
 impl Backend for GatewayMount {
     vfs::forward_backend!(
-        files: root, features_of, part, mounted_on, has_mounts, may_wait, answers_from_memory, seldom_waits, is_at_hand,
+        files: root, features_of, part, mounted_on, has_mounts, may_wait, answers_from_memory, seldom_waits, is_cached,
         lookup_now, getattr, access, lookup, lookup_attributes, lookup_to_change, lookup_parent, readlink, readdir, acls, quota, get_xattr,
         list_xattrs, syncs_names, hold, sync_names, sync_failures, statfs, trim, handle_key, heir, create, link, remove, rename, rename_new, setattr, set_xattr,
         remove_xattr, commit,

@@ -1,7 +1,7 @@
 //! Records that several clients append to one file, each under a lock of the whole file, as
 //! programs do with a mail folder or a log.
 
-use crate::client::{CELLS, Client, ClientOpen, Lost, commit, getattr_size, put, size_of, write};
+use crate::client::{CELLS, CacheThis, Client, ClientOpen, Lost, commit, getattr_size, put, size_of, write};
 use crate::history::Append;
 use nfs4::*;
 use std::cell::RefCell;
@@ -45,7 +45,7 @@ async fn append(client: &Rc<Client>, open: &Rc<RefCell<ClientOpen>>, id: u64) {
         tries += 1;
     }
     let (begin, host) = (client.world.now(), client.host);
-    let size = client.with(open, false, |open| vec![put(&open.handle), getattr_size()]).await;
+    let size = client.with(open, CacheThis::No, |open| vec![put(&open.handle), getattr_size()]).await;
     let size = size.ok().flatten().and_then(|reply| size_of(&reply));
     if let Some(size) = size.filter(|_| is_locked(open)) {
         let at = {
@@ -85,7 +85,7 @@ async fn put_record(
         }
         // After a restart the write is repeated at the same offset: no other client can have had
         // the lock.
-        let Ok(reply) = client.with(open, true, operations).await else { continue };
+        let Ok(reply) = client.with(open, CacheThis::Yes, operations).await else { continue };
         let Some(NfsResop4::OP_WRITE(Write4Res::NFS4_OK(written))) =
             reply.as_ref().and_then(|reply| reply.results.last())
         else {
@@ -95,7 +95,7 @@ async fn put_record(
             return if is_locked(open) { Ok(()) } else { Err(Lost) };
         }
         let verifier = written.writeverf;
-        let reply = client.with(open, false, |open| vec![put(&open.handle), commit()]).await;
+        let reply = client.with(open, CacheThis::No, |open| vec![put(&open.handle), commit()]).await;
         let Ok(reply) = reply else { continue };
         match reply.as_ref().and_then(|reply| reply.results.last()) {
             Some(NfsResop4::OP_COMMIT(Commit4Res::NFS4_OK(ok))) if ok.writeverf == verifier => {

@@ -1,6 +1,6 @@
 //! Data: each client writes a file of its own, block by block, and reads the files of others.
 
-use crate::client::{Client, ClientOpen, CompoundReply, Lost, commit, put, read, write};
+use crate::client::{CacheThis, Client, ClientOpen, CompoundReply, Lost, commit, put, read, write};
 use crate::contents::{BLOCK, BLOCKS, block, id_of};
 use crate::history::{ReadOp, WriteOp};
 use nfs4::*;
@@ -102,7 +102,7 @@ impl Writer {
             let operations = |open: &ClientOpen| {
                 vec![put(&open.handle), write(open.stateid, (start * BLOCK) as u64, data.clone(), stable)]
             };
-            match self.client.with(&self.open, true, operations).await {
+            match self.client.with(&self.open, CacheThis::Yes, operations).await {
                 Err(Lost) => continue,
                 Ok(None) => return,
                 Ok(Some(reply)) => return self.written(at, &op, stable, &reply),
@@ -138,7 +138,8 @@ impl Writer {
     /// Sends COMMIT, and repeats the writes that were made under another verifier (RFC 8881 section
     /// 18.3.3).
     async fn commit(&mut self) {
-        let reply = self.client.with(&self.open, false, |open| vec![put(&open.handle), commit()]).await;
+        let reply =
+            self.client.with(&self.open, CacheThis::No, |open| vec![put(&open.handle), commit()]).await;
         let Ok(Some(reply)) = reply else { return };
         let Some(NfsResop4::OP_COMMIT(Commit4Res::NFS4_OK(ok))) = reply.results.last() else {
             return self.client.complain("a file can be committed", reply.status);
@@ -176,7 +177,7 @@ impl Writer {
                 let operations = |open: &ClientOpen| {
                     vec![put(&open.handle), write(open.stateid, offset, data.clone(), StableHow4::UNSTABLE4)]
                 };
-                match self.client.with(&self.open, true, operations).await {
+                match self.client.with(&self.open, CacheThis::Yes, operations).await {
                     Err(Lost) => continue,
                     Ok(None) => return,
                     Ok(Some(reply)) => {
@@ -194,7 +195,7 @@ async fn look(client: &Rc<Client>, open: &Rc<RefCell<ClientOpen>>) {
     let begin = client.world.now();
     let operations =
         |open: &ClientOpen| vec![put(&open.handle), read(open.stateid, 0, (BLOCKS * BLOCK) as u32)];
-    let Ok(Some(reply)) = client.with(open, false, operations).await else { return };
+    let Ok(Some(reply)) = client.with(open, CacheThis::No, operations).await else { return };
     let Some(NfsResop4::OP_READ(Read4Res::NFS4_OK(ok))) = reply.results.last() else {
         return client.complain("a file that is open for reading can be read", reply.status);
     };

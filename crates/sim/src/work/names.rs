@@ -2,7 +2,8 @@
 //! shared one.
 
 use crate::client::{
-    Client, CompoundReply, Creates, Lost, Op, Reservation, at, link, lookup, mkdir, open, put, remove, rename,
+    CacheThis, Client, CompoundReply, Creates, Lost, Op, Reservation, at, link, lookup, mkdir, open, put,
+    remove, rename,
 };
 use crate::history::{Act, NameOp};
 use nfs4::{Close4Args, NfsArgop4, NfsResop4, Nfsstat4, Open4Res, Stateid4};
@@ -86,7 +87,7 @@ async fn create(client: &Rc<Client>, directory: &str, name: &str, shared: bool) 
     loop {
         let place = begin(client, directory, name, Act::Create { tag, repeats: exclusive });
         let reply = loop {
-            match client.call(operations(), true).await {
+            match client.call(operations(), CacheThis::Yes).await {
                 Ok(reply) if is_later(&reply) && opened(&reply).is_none() => client.pause(100, 1500).await,
                 other => break other,
             }
@@ -97,7 +98,7 @@ async fn create(client: &Rc<Client>, directory: &str, name: &str, shared: bool) 
                     end(client, place, true);
                     // CLOSE may have got NFS4ERR_DELAY.
                     if let (Some(handle), true) = (reply.handle(), is_later(&reply)) {
-                        let _ = client.run(true, || vec![put(&handle), close(stateid)]).await;
+                        let _ = client.run(CacheThis::Yes, || vec![put(&handle), close(stateid)]).await;
                     }
                     return;
                 }
@@ -131,7 +132,7 @@ async fn make(client: &Rc<Client>, directory: &str, name: &str, how: fn(&str) ->
     let tag = client.draw(|rng| rng.next() | 1);
     let place = begin(client, directory, name, Act::Create { tag, repeats: false });
     let operations = || at(directory).into_iter().chain(how(name)).collect();
-    match client.run(true, operations).await {
+    match client.run(CacheThis::Yes, operations).await {
         Ok(reply) => answered(client, place, &reply, Nfsstat4::NFS4ERR_EXIST),
         Err(Lost) => client.world.lock().history.lose(place),
     }
@@ -145,7 +146,7 @@ fn link_of_old(name: &str) -> Vec<Op> {
 async fn take(client: &Rc<Client>, directory: &str, name: &str) {
     let place = begin(client, directory, name, Act::Take);
     let operations = || at(directory).into_iter().chain([remove(name)]).collect();
-    match client.run(true, operations).await {
+    match client.run(CacheThis::Yes, operations).await {
         Ok(reply) => answered(client, place, &reply, Nfsstat4::NFS4ERR_NOENT),
         Err(Lost) => client.world.lock().history.lose(place),
     }
@@ -159,7 +160,7 @@ async fn move_name(client: &Rc<Client>, directory: &str, from: &str, to: &str) {
         let saved = [NfsArgop4::OP_SAVEFH, rename(from, to)];
         at(directory).into_iter().chain(saved).collect()
     };
-    let Ok(reply) = client.run(true, operations).await else {
+    let Ok(reply) = client.run(CacheThis::Yes, operations).await else {
         let mut inner = client.world.lock();
         inner.history.lose(source);
         return inner.history.lose(target);
@@ -189,7 +190,7 @@ async fn move_name(client: &Rc<Client>, directory: &str, from: &str, to: &str) {
 async fn look(client: &Rc<Client>, directory: &str, name: &str) {
     let place = begin(client, directory, name, Act::Look);
     let operations = || at(directory).into_iter().chain([lookup(name)]).collect();
-    match client.run(false, operations).await {
+    match client.run(CacheThis::No, operations).await {
         Ok(reply) => answered(client, place, &reply, Nfsstat4::NFS4ERR_NOENT),
         Err(Lost) => forget(client, place),
     }

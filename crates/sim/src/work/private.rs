@@ -1,6 +1,6 @@
 //! Private files: each client reads its own, and none reads that of another.
 
-use crate::client::{Client, at, lookup, read};
+use crate::client::{CacheThis, Client, at, lookup, read};
 use crate::contents::{BLOCK, private_content, private_path};
 use nfs4::{NfsResop4, Nfsstat4, Read4Res, Stateid4};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ pub(crate) async fn work(client: Rc<Client>) {
         let name = private_path(of);
         let name = name.trim_start_matches("k/");
         let last = || [lookup(name), read(Stateid4::ANONYMOUS, 0, BLOCK as u32)];
-        if let Ok(reply) = client.run(false, || at("k").into_iter().chain(last()).collect()).await {
+        if let Ok(reply) = client.run(CacheThis::No, || at("k").into_iter().chain(last()).collect()).await {
             check(&client, of, reply.status, reply.results.last());
         }
         super::think(&client).await;

@@ -1,6 +1,6 @@
 //! Opens with share_deny, with and without delegations, of files that several clients want at once.
 
-use crate::client::{Client, Reservation, at, getattr_size, lookup, size_of};
+use crate::client::{CacheThis, Client, Reservation, at, getattr_size, lookup, size_of};
 use crate::history::SizeLook;
 use crate::trace::digest;
 use nfs4::*;
@@ -47,7 +47,7 @@ pub(crate) async fn work(client: Rc<Client>) {
 async fn look(client: &Rc<Client>, name: &str) {
     let begin = client.world.now();
     let operations = || at("x").into_iter().chain([lookup(name), getattr_size()]).collect();
-    let Ok(reply) = client.run(false, operations).await else { return };
+    let Ok(reply) = client.run(CacheThis::No, operations).await else { return };
     let Some(size) = size_of(&reply) else {
         return client.complain("a readable file has a size", reply.status);
     };

@@ -15,7 +15,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     pub fn expire(&self, now: Duration, effects: &mut Effects<O>) -> usize {
         let held = &mut Held::nothing();
         let mut registry = self.state.registry(held);
-        let expired = self.expire_clients(&mut registry, now, true, effects);
+        let expired = self.expire_clients(&mut registry, now, effects);
         self.end_grace_if_over(&mut registry, now, effects);
         self.state.sessions().trim_sessions(&mut registry, now);
         drop(registry);
@@ -41,7 +41,6 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         &self,
         registry: &mut RegistryGuard<'_>,
         now: Duration,
-        spare: bool,
         effects: &mut Effects<O>,
     ) -> usize {
         // A client that does not return a recalled delegation causes a conflict.
@@ -49,7 +48,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         let (all, held) = registry.split();
         let all = &*all;
         let mut spared = |key: &ClientKey, client: &Enrolled| {
-            spare && !recalled.contains(key) && self.is_spared(all, held, client, now)
+            !recalled.contains(key) && self.is_spared(all, held, client, now)
         };
         let clients = all.clients.iter();
         let expired: Vec<ClientKey> = clients

@@ -62,14 +62,8 @@ impl Client {
 }
 
 impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
-    /// Returns the operations that this caller may not send for this client: empty except for
-    /// SP4_MACH_CRED.
-    pub fn forbidden_operations(&self, client: ClientKey, caller: &Caller<'_>) -> OpSet {
-        self.state.client(client).map_or_else(|_| OpSet::default(), |record| record.forbids(caller))
-    }
-
-    /// Tells whether the caller is the client's machine principal, protected, and the operation is
-    /// in spo_must_allow: then flavor and ownership rules of the export do not apply to it (RFC
+    /// Returns whether the caller is the client's machine principal, protected, and the operation
+    /// is in spo_must_allow: then flavor and ownership rules of the export do not apply to it (RFC
     /// 8881 section 2.10.8.3).
     pub fn machine_may(&self, client: ClientKey, caller: &Caller<'_>, operation: u32) -> bool {
         self.state.client(client).is_ok_and(|record| match record.protect {

@@ -169,7 +169,7 @@ impl Client {
             != 0
     }
 
-    /// Tells whether the caller speaks for the client itself: its principal and, with
+    /// Returns whether the caller speaks for the client itself: its principal and, with
     /// SP4_MACH_CRED, protected.
     pub(crate) fn is_spoken_for_by(&self, caller: &Caller<'_>) -> bool {
         let protected = match self.protect {
@@ -203,8 +203,8 @@ impl Client {
         if client_state.closed { Err(Nfsstat4::NFS4ERR_DEADSESSION) } else { Ok(client_state) }
     }
 
-    /// Tells whether it holds state that others may be waiting for (RFC 8881 section 18.35.4, case
-    /// 3).
+    /// Returns whether it holds state that others may be waiting for (RFC 8881 section 18.35.4,
+    /// case 3).
     pub(crate) fn holds_state(&self, held: &mut Held<impl Before<ClientLevel>>) -> bool {
         let client_state = self.lock_any(held);
         !client_state.opens.is_empty() || client_state.delegations.len() > client_state.revoked

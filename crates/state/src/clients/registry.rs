@@ -94,12 +94,12 @@ impl Registry {
     /// # Errors
     /// NFS4ERR_STALE_CLIENTID, for the id of an NFSv4.0 client as well.
     pub(crate) fn by_id(&self, id: Clientid4) -> Result<(ClientKey, &Enrolled)> {
-        self.by_any_id(id, false)
+        self.find(id, |record| record.v40.is_none())
     }
 
     /// As [`Registry::by_id`], of SETCLIENTID.
     pub(crate) fn by_id_40(&self, id: Clientid4) -> Result<(ClientKey, &Enrolled)> {
-        self.by_any_id(id, true)
+        self.find(id, |record| record.v40.is_some())
     }
 
     /// Adds an unconfirmed record.
@@ -111,14 +111,13 @@ impl Registry {
         self.clients.insert(key, client);
     }
 
-    fn by_any_id(&self, id: Clientid4, of_40: bool) -> Result<(ClientKey, &Enrolled)> {
+    fn find(&self, id: Clientid4, fits: impl Fn(&Client) -> bool) -> Result<(ClientKey, &Enrolled)> {
         let key = self.by_id.get(&id).copied();
         let found = key.and_then(|key| Some((key, self.clients.get(&key)?)));
-        let found = found.filter(|(_, client)| client.record.v40.is_some() == of_40);
-        found.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)
+        found.filter(|(_, client)| fits(&client.record)).ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)
     }
 
-    /// Tells whether some client of this start was given the id, whether or not that is still
+    /// Returns whether some client of this start was given the id, whether or not that is still
     /// there.
     pub(crate) fn has_issued(&self, id: Clientid4, epoch: u32, scramble: &Scramble) -> bool {
         let number = scramble.unscramble(Domain::ClientId, id);
@@ -137,14 +136,14 @@ impl Registry {
         }
     }
 
-    /// Tells whether a client is one of before the restart that may still reclaim: by its owner and
-    /// its creator.
+    /// Returns whether a client is one of before the restart that may still reclaim: by its owner
+    /// and its creator.
     pub(crate) fn may_reclaim(&self, client: &Client) -> bool {
         let creator = self.waiting.get(&*client.owner);
         creator.is_some_and(|creator| creator.is_none_or(|creator| creator == client.creator.hash))
     }
 
-    /// Tells whether a client is its creator's in the eyes of EXCHANGE_ID and SETCLIENTID. While
+    /// Returns whether a client is its creator's in the eyes of EXCHANGE_ID and SETCLIENTID. While
     /// the owner has something to reclaim, the address counts besides the name where nothing proves
     /// the name.
     pub(crate) fn is_of(&self, client: &Client, creator: &Creator) -> bool {
@@ -152,7 +151,7 @@ impl Registry {
             && (client.creator.hash == creator.hash || !self.waiting.contains_key(&*client.owner))
     }
 
-    /// Tells whether a client has the owner of one that may still reclaim, and is another's.
+    /// Returns whether a client has the owner of one that may still reclaim, and is another's.
     pub(crate) fn is_impostor(&self, client: &Client) -> bool {
         self.waiting.contains_key(&*client.owner) && !self.may_reclaim(client)
     }
@@ -204,7 +203,7 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         enrolled.activities(&self.sessions_of(enrolled)).for_each(SessionActivity::reopen);
     }
 
-    /// Tells whether a client's lease has run out and nothing of it runs; then its gates are
+    /// Returns whether a client's lease has run out and nothing of it runs; then its gates are
     /// closed, so that it stays so.
     pub(crate) fn expired(&self, enrolled: &Enrolled, now: Duration) -> bool {
         let over = || now >= self.renewed(enrolled).saturating_add(self.state.limits.lease);

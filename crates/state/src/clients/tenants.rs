@@ -80,7 +80,7 @@ impl Tenant {
     }
 }
 
-/// Says whether a client is one of a tenant's, or of anyone's.
+/// Returns whether a client is one of a tenant's, or of anyone's.
 pub(crate) fn is_of(tenant: Option<&Arc<Tenant>>) -> impl Fn(&Enrolled, &mut Held<RegistryLevel>) -> bool {
     move |client, _| tenant.is_none_or(|tenant| Arc::ptr_eq(tenant, &client.record.tenant))
 }

@@ -95,8 +95,8 @@ impl GetattrWaits {
         }
     }
 
-    /// Notes that a client waits for an answer that it has not got; says whether the holder has yet
-    /// to be asked. None where there is no use in asking.
+    /// Notes that a client waits for an answer that it has not got, and returns whether the holder
+    /// has yet to be asked. None where there is no use in asking.
     fn ask(&mut self, client: ClientKey, now: Duration) -> Option<bool> {
         if self.refused {
             return None;

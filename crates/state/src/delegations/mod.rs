@@ -235,7 +235,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         delegated
     }
 
-    /// Says whether a client may get a delegation on a file as things stand, so that nothing is
+    /// Checks that a client may get a delegation on a file as things stand, so that nothing is
     /// done in vain before [`crate::Delegations::delegate`].
     ///
     /// # Errors

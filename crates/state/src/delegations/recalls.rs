@@ -92,7 +92,7 @@ pub(crate) enum FileUse {
 }
 
 impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
-    /// Tells whether there are any delegations, so that an operation may need to find out which
+    /// Returns whether there are any delegations, so that an operation may need to find out which
     /// file it is about.
     pub fn has_delegations(&self) -> bool {
         self.state.delegations.count.load(Relaxed) > 0

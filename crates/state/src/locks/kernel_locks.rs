@@ -67,7 +67,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Tells whether anybody has locked anything of a file.
+    /// Returns whether anybody has locked anything of a file.
     pub fn has_locks(&self, file: &F) -> bool {
         self.ranges_of(file) > 0
     }

@@ -208,7 +208,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     }
 
     /// Remembers a refused request if it waits (READW_LT, WRITEW_LT) and its client can be called
-    /// back; says whether it did.
+    /// back, and returns whether it did.
     pub(crate) fn note_wait(
         &self,
         client: &LockedClient<'_>,
@@ -501,7 +501,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         self.state.opens().release_owner(client_state, lock.owner);
     }
 
-    /// Tells whether the lock owner has a lock stateid on the file.
+    /// Returns whether the lock owner has a lock stateid on the file.
     fn has_lock_state(&self, client_state: &ClientState, owner: SlabKey, file: &F) -> bool {
         let of_owner = client_state.lock_states.range((owner, SlabKey::MIN)..=(owner, SlabKey::MAX));
         of_owner

@@ -110,7 +110,7 @@ impl<H: Copy + Ord> RangeTable<H> {
         self.holders.keys().copied()
     }
 
-    /// Tells whether the holder has any range.
+    /// Returns whether the holder has any range.
     pub(crate) fn holds(&self, holder: H) -> bool {
         self.holders.contains_key(&holder)
     }
@@ -141,7 +141,7 @@ impl<H: Copy + Ord> RangeTable<H> {
         self.len = self.len - before + ranges.len();
     }
 
-    /// Tells whether unlocking a range makes two ranges of one.
+    /// Returns whether unlocking a range makes two ranges of one.
     pub(crate) fn splits(&self, holder: H, range: LockRange) -> bool {
         let surrounds = |(held, _): (LockRange, LockMode)| held.first < range.first && range.last < held.last;
         self.holders.get(&holder).is_some_and(|ranges| overlapping(ranges, range).any(surrounds))

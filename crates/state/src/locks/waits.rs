@@ -108,7 +108,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
 }
 
 impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
-    /// Tells whether the server can call a client back, to notify it of locks among others.
+    /// Returns whether the server can call a client back, to notify it of locks among others.
     pub fn can_call_back(&self, client: ClientKey) -> bool {
         let paths =
             |record: Arc<crate::clients::Client>| record.paths.load(crate::sync::atomic::Ordering::Relaxed);

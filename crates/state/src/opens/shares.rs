@@ -20,7 +20,7 @@ impl Share {
         Self { access: self.access | other.access, deny: self.deny | other.deny }
     }
 
-    /// Tells whether both may not be had by two owners at once.
+    /// Returns whether both may not be had by two owners at once.
     pub(crate) fn conflicts(self, other: Self) -> bool {
         self.access & other.deny != 0 || self.deny & other.access != 0
     }

@@ -69,8 +69,7 @@ pub struct Begun {
     /// The fore channel's limits: the server checks the reply against response_size and
     /// response_cached.
     pub fore: ChannelAttrs,
-    /// Operations that this caller may not send for this client (see
-    /// [`crate::Clients::forbidden_operations`]).
+    /// Operations that this caller may not send for this client: empty except for SP4_MACH_CRED.
     pub forbidden: OpSet,
 }
 
@@ -218,7 +217,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         }
     }
 
-    /// Says whether the server is overloaded: from the next SEQUENCE on clients are asked to use
+    /// Sets whether the server is overloaded: from the next SEQUENCE on clients are asked to use
     /// fewer slots, or all of them again. Requests on the slots above are still served.
     pub fn set_overloaded(&self, overloaded: bool) {
         // Nearly always nothing changes: the cache line stays shared.

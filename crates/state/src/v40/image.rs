@@ -2,11 +2,12 @@
 
 use super::owners::{OwnerLedger, StateOwner};
 use super::sequence::{OwnerSequence, Replay, Request};
-use super::stateids::{GONE_MAX, Gone};
+use super::stateids::GONE_MAX;
 use super::{Confirm, OwnerKind, V40Client, V40Table};
 use crate::clients::image::RestoredClients;
 use crate::order::Leaf;
 use crate::sessions::{SessionActivity, nanoseconds};
+use crate::stateids::StateRef;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::table::image::KeyImage;
@@ -192,8 +193,13 @@ impl V40Table {
         // The other tables and numbers are made from the clients.
         let Self { ids: _, closed: _, gone, owners: _ } = self;
         let gone = gone.lock();
-        let Gone { order, all: _ } = &*gone;
-        order.iter().map(|(is_lock, key)| (*is_lock, (*key).into())).collect()
+        let entry = |state: &StateRef| match state {
+            StateRef::Open(key) => Some((false, (*key).into())),
+            StateRef::Lock(key) => Some((true, (*key).into())),
+            // NFSv4.0 clients have neither.
+            StateRef::Delegation(_) | StateRef::Copy(_) => None,
+        };
+        gone.order.iter().filter_map(entry).collect()
     }
 
     /// Restores the tables of NFSv4.0 clients; `confirmed` says which are confirmed.
@@ -206,7 +212,9 @@ impl V40Table {
         let table = Self::default();
         {
             let mut gone = table.gone.lock();
-            image.into_iter().for_each(|(is_lock, key)| gone.add(is_lock, key.into()));
+            for (is_lock, key) in image {
+                gone.add(if is_lock { StateRef::Lock(key.into()) } else { StateRef::Open(key.into()) });
+            }
         }
         for (key, client) in &clients.0 {
             let Some(v40) = &client.record.v40 else { continue };

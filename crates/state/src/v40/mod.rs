@@ -90,9 +90,17 @@ impl V40Client {
         self.unconfirmed_count.load(Relaxed) > 0 && self.unconfirmed.lock().contains(&open)
     }
 
-    fn note_unconfirmed(&self, open: SlabKey, waits: bool) {
+    /// Notes that an open waits for OPEN_CONFIRM.
+    fn note_unconfirmed(&self, open: SlabKey) {
         let mut all = self.unconfirmed.lock();
-        let _ = if waits { all.insert(open) } else { all.remove(&open) };
+        all.insert(open);
+        self.unconfirmed_count.store(all.len(), Relaxed);
+    }
+
+    /// Forgets that an open waited for OPEN_CONFIRM.
+    fn forget_unconfirmed(&self, open: SlabKey) {
+        let mut all = self.unconfirmed.lock();
+        all.remove(&open);
         self.unconfirmed_count.store(all.len(), Relaxed);
     }
 }

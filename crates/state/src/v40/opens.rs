@@ -38,7 +38,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
             && let Some(v40) = &record.v40
         {
             turn.sequence.unconfirmed = Some(key);
-            v40.note_unconfirmed(key, true);
+            v40.note_unconfirmed(key);
         }
         true
     }
@@ -51,7 +51,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         let mut client_state = record.lock_any(held);
         self.state.opens().remove_open(&mut client_state, key, effects);
         if let Some(v40) = &record.v40 {
-            v40.note_unconfirmed(key, false);
+            v40.forget_unconfirmed(key);
         }
     }
 
@@ -73,7 +73,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         if let Ok(record) = self.state.client(client)
             && let Some(v40) = &record.v40
         {
-            v40.note_unconfirmed(key, false);
+            v40.forget_unconfirmed(key);
         }
         Ok(self.state.stateid(StateRef::Open(key), seqid))
     }

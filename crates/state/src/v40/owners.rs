@@ -252,7 +252,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
             drop(ledger);
             self.drop_owners(&record.tenant, &gone);
             for open in late {
-                v40.note_unconfirmed(open, false);
+                v40.forget_unconfirmed(open);
                 self.state.opens().remove_open(&mut client_state, open, effects);
             }
         }

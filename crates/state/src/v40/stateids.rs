@@ -19,19 +19,19 @@ pub(super) const GONE_MAX: usize = 65_536;
 /// Stateids of removed clients, at most [`GONE_MAX`].
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
-    pub(super) order: VecDeque<(bool, SlabKey)>,
-    pub(super) all: BTreeSet<(bool, SlabKey)>,
+    pub(super) order: VecDeque<StateRef>,
+    all: BTreeSet<StateRef>,
 }
 
 impl Gone {
-    pub(super) fn add(&mut self, is_lock: bool, key: SlabKey) {
+    pub(super) fn add(&mut self, state: StateRef) {
         if self.order.len() >= GONE_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.all.remove(&oldest);
         }
-        self.order.push_back((is_lock, key));
-        self.all.insert((is_lock, key));
+        self.order.push_back(state);
+        self.all.insert(state);
     }
 }
 
@@ -81,26 +81,21 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         if self.state.revoked.contains(state) {
             return Nfsstat4::NFS4ERR_ADMIN_REVOKED;
         }
-        let gone = self.state.v40.gone.lock();
-        let was = match state {
-            StateRef::Open(key) => gone.all.contains(&(false, key)),
-            StateRef::Lock(key) => gone.all.contains(&(true, key)),
-            StateRef::Delegation(_) | StateRef::Copy(_) => false,
-        };
-        if was { Nfsstat4::NFS4ERR_EXPIRED } else { Nfsstat4::NFS4ERR_BAD_STATEID }
+        let is_gone = self.state.v40.gone.lock().all.contains(&state);
+        if is_gone { Nfsstat4::NFS4ERR_EXPIRED } else { Nfsstat4::NFS4ERR_BAD_STATEID }
     }
 
     /// Remembers the stateids of a client that is removed.
     pub(super) fn remember_gone(&self, client_state: &ClientState) {
         let mut gone = self.state.v40.gone.lock();
-        client_state.opens.iter().for_each(|key| gone.add(false, *key));
-        client_state.lock_states.values().for_each(|key| gone.add(true, *key));
+        client_state.opens.iter().for_each(|key| gone.add(StateRef::Open(*key)));
+        client_state.lock_states.values().for_each(|key| gone.add(StateRef::Lock(*key)));
     }
 
     /// Forgets that an open waits for OPEN_CONFIRM, if it does: it was revoked.
     pub(crate) fn forget_unconfirmed(&self, record: &Client, open: SlabKey) {
         if let Some(v40) = record.v40.as_ref().filter(|v40| v40.has_unconfirmed(open)) {
-            v40.note_unconfirmed(open, false);
+            v40.forget_unconfirmed(open);
         }
     }
 

@@ -119,8 +119,8 @@ impl Backend for SubmountBackend {
         false
     }
 
-    fn is_at_hand(&self, object: &ObjectHandle) -> bool {
-        self.if_known(object, |backend, own| backend.is_at_hand(own))
+    fn is_cached(&self, object: &ObjectHandle) -> bool {
+        self.if_known(object, |backend, own| backend.is_cached(own))
     }
 
     fn lookup_now(
@@ -129,7 +129,7 @@ impl Backend for SubmountBackend {
         directory: &ObjectHandle,
         name: &[u8],
     ) -> VfsResult<Option<ObjectHandle>> {
-        if !self.is_at_hand(directory) {
+        if !self.is_cached(directory) {
             return Ok(None);
         }
         match self.whose(directory)? {

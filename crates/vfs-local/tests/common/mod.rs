@@ -137,7 +137,7 @@ pub(crate) fn run_in_container(filter: &str) {
     assert!(!text.contains("running 0 tests"), "{text}");
 }
 
-/// Says whether a program can be started.
+/// Returns whether a program can be started.
 fn is_there(program: &str) -> bool {
     std::process::Command::new(program).arg("-V").output().is_ok()
 }

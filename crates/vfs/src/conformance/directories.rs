@@ -5,7 +5,7 @@ use crate::{Eof, ObjectHandle, VfsError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-/// Lists at most `count` entries after a cookie; says whether the end was reached.
+/// Lists at most `count` entries after a cookie, and returns whether the end was reached.
 fn piece(t: &Fixture, directory: &ObjectHandle, cookie: u64, count: usize) -> (Vec<(u64, String)>, bool) {
     let mut entries = Vec::new();
     let end = t.backend.readdir(&t.owner, directory, cookie, &mut |entry| {

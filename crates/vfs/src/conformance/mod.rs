@@ -159,7 +159,7 @@ impl Fixture {
         data
     }
 
-    /// Says whether tests of permissions make sense here, and says so when not.
+    /// Returns whether tests of permissions make sense here, and says so when not.
     pub fn tells_callers_apart(&self) -> bool {
         if !self.identities {
             eprintln!("skipped: this backend serves as one user");

@@ -32,8 +32,8 @@ impl Content {
         self.allocated
     }
 
-    /// Appends `count` bytes from `offset`, or as many as there are; says whether they end with the
-    /// file.
+    /// Appends `count` bytes from `offset`, or as many as there are, and returns whether they end
+    /// with the file.
     pub(super) fn read(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> bool {
         let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let count_read = left.min(count);

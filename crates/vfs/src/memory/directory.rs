@@ -80,7 +80,7 @@ impl Directory {
         }
     }
 
-    /// Says whether READDIR can go on from a cookie that this directory gave.
+    /// Returns whether READDIR can go on from a cookie that this directory gave.
     pub(super) fn knows(&self, cookie: u64) -> bool {
         cookie == 0 || (COOKIE_FIRST..self.next_cookie).contains(&cookie)
     }

@@ -201,7 +201,7 @@ impl Backend for MemoryBackend {
         false
     }
 
-    fn is_at_hand(&self, _object: &ObjectHandle) -> bool {
+    fn is_cached(&self, _object: &ObjectHandle) -> bool {
         true
     }
 

@@ -307,7 +307,7 @@ impl MemoryBackend {
         Ok(())
     }
 
-    /// Says whether a directory is `ino` or lies below it.
+    /// Returns whether a directory is `ino` or lies below it.
     fn is_below(&self, directory: &Arc<Node>, ino: u64) -> bool {
         let mut at = Some(Arc::clone(directory));
         while let Some(node) = at {

@@ -238,7 +238,7 @@ impl NodeState {
         caller.uid == 0 || caller.uid == self.uid
     }
 
-    /// Says whether the sticky bit of this directory keeps the caller from removing an object.
+    /// Returns whether the sticky bit of this directory keeps the caller from removing an object.
     pub(super) fn sticky_against(&self, caller: &Caller, object_uid: u32) -> bool {
         self.mode & S_ISVTX != 0 && !self.owned_by(caller) && caller.uid != object_uid
     }

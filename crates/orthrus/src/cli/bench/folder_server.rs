@@ -51,7 +51,7 @@ impl FolderServer {
         Ok(Self { _server: server, target, realm, folder })
     }
 
-    /// Says whether there is a realm; without one only sys can be measured.
+    /// Returns whether there is a realm; without one only sys can be measured.
     pub(super) fn has_realm(&self) -> bool {
         self.realm.is_some()
     }

@@ -60,7 +60,7 @@ pub(super) struct Mounts {
 }
 
 impl MountArguments {
-    /// Says whether mounts are measured.
+    /// Returns whether mounts are measured.
     pub(super) fn any(&self) -> bool {
         !self.mounts.is_empty()
     }

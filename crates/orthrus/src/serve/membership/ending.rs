@@ -38,8 +38,8 @@ fn status_for(error: &anyhow::Error) -> i32 {
 
 /// Ends a gateway whose start has failed, and notes the failure for the next start.
 pub(in crate::serve) fn end_failed_start(error: &anyhow::Error, state_dir: Option<&Path>) -> ! {
-    if !is_replaced(error) {
-        state_dir.into_iter().for_each(back_off::note_failure);
+    if let Some(state_dir) = state_dir.filter(|_| !is_replaced(error)) {
+        back_off::note_failure(state_dir);
     }
     logging::flush();
     // The threads of Ceph's libraries would not survive the destructors.

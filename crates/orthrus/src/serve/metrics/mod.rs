@@ -136,8 +136,8 @@ async fn page(State(watched): State<Watched>) -> Response {
     }
 }
 
-/// Tells whether the threads of the server make progress. It waits for nothing, so that it answers
-/// while they do not.
+/// Reports whether the threads of the server make progress. It waits for nothing, so that it
+/// answers while they do not.
 async fn healthz(State(watched): State<Watched>) -> Health {
     health(watched.shards.are_alive(HANGS_AFTER))
 }
@@ -175,7 +175,7 @@ fn health(alive: bool) -> Health {
     Health { good: alive, line }
 }
 
-/// Tells whether new clients can be served. In the grace period they can: they wait for its end,
+/// Reports whether new clients can be served. In the grace period they can: they wait for its end,
 /// and others reclaim their state.
 fn readiness(health: Health, in_grace: bool, draining: bool, silent: bool) -> Health {
     let (good, line) = match (draining, in_grace) {

@@ -416,8 +416,8 @@ fn unwritable(path: &Path) -> String {
     format!("audit: {} cannot be written", path.display())
 }
 
-/// Opens a file to append to it, and says whether it is a regular one and how large. A new file is
-/// private.
+/// Opens a file to append to it, and returns whether it is a regular one and how large. A new file
+/// is private.
 fn open(path: &Path) -> anyhow::Result<(File, bool, u64)> {
     // A pipe without a reader fails at once.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();

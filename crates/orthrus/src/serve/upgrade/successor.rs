@@ -82,7 +82,9 @@ impl Predecessor {
         };
         rustix::stdio::dup2_stdin(&input).context("standard input")?;
         // Before the standstill, in which clients would wait for it.
-        hello.descriptor_table.into_iter().for_each(grow_descriptor_table);
+        if let Some(descriptor_table) = hello.descriptor_table {
+            grow_descriptor_table(descriptor_table);
+        }
         tracing::info!(
             "taking over from version {} (handover {}.{})",
             hello.version,

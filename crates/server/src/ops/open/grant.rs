@@ -103,6 +103,15 @@ fn cut(c: &Compound<'_>, object: &Object, opened: Option<&Arc<dyn OpenFile>>) ->
     if empty { Ok(()) } else { c.sync_before_reply(object) }
 }
 
+/// The permission of an access.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OpenPermission {
+    /// The owner had the access before: a reclaim, or the retry of an exclusive create.
+    Granted,
+    /// The mode of the file decides.
+    OfMode,
+}
+
 /// The context in which the backend's file is opened.
 struct Opening<'o, 'c> {
     c: &'o Compound<'c>,
@@ -124,21 +133,21 @@ impl Opening<'_, '_> {
         };
         if let Some(created) = &self.target.created {
             put(&mut payload, created, self.share.access | SHARE_READ);
-        } else if missing(&payload, self.share.access) != 0 || !self.is_granted() {
+        } else if missing(&payload, self.share.access) != 0 || self.permission() == OpenPermission::OfMode {
             // The file's mode must allow the access of this OPEN, even if such a file is open
             // already.
-            self.add(&mut payload, self.share.access, self.is_granted())?;
+            self.add(&mut payload, self.share.access, self.permission())?;
         }
         let more = missing(&payload, needed);
         if more != 0 {
-            self.add(&mut payload, more, true)?;
+            self.add(&mut payload, more, OpenPermission::Granted)?;
         }
         Ok(payload)
     }
 
     /// Adds an open file for these access bits to the payload.
-    fn add(&self, payload: &mut OpenPayload, bits: u32, granted: bool) -> OpResult {
-        match self.open(bits, granted) {
+    fn add(&self, payload: &mut OpenPayload, bits: u32, permission: OpenPermission) -> OpResult {
+        match self.open(bits, permission) {
             Ok(file) => put(payload, &file, bits),
             Err(stop) if stop.is(Nfsstat4::NFS4ERR_STALE) => {
                 let OpenPayload { read, write, .. } = self.delegated(bits).ok_or(stop)?;
@@ -165,31 +174,32 @@ impl Opening<'_, '_> {
         (held.user == Some(user) && missing(&payload, bits) == 0).then_some(payload)
     }
 
-    /// Returns whether the owner had this access before: a reclaim, or the retry of an exclusive
-    /// create.
-    fn is_granted(&self) -> bool {
+    /// Returns the permission of the access that this OPEN asks for.
+    fn permission(&self) -> OpenPermission {
         // Includes opens that a client has granted locally under its delegation.
-        self.claim != OpenClaim::New || self.target.repeated
+        if self.claim != OpenClaim::New || self.target.repeated {
+            OpenPermission::Granted
+        } else {
+            OpenPermission::OfMode
+        }
     }
 
-    fn open(&self, bits: u32, granted: bool) -> OpResult<Arc<dyn OpenFile>> {
+    fn open(&self, bits: u32, permission: OpenPermission) -> OpResult<Arc<dyn OpenFile>> {
         let access = OpenAccess { read: bits & SHARE_READ != 0, write: bits & SHARE_WRITE != 0 };
         let object = &self.target.object;
-        if let Some(file) = self.leased(access, granted)? {
+        if let Some(file) = self.leased(access, permission)? {
             return Ok(file);
         }
-        if granted {
+        if permission == OpenPermission::Granted {
             return self.c.open_granted(object, access);
         }
         let caller = self.c.caller(object);
         Ok(object.export.backend.open(&caller, &object.handle, access)?)
     }
-}
 
-impl Opening<'_, '_> {
     /// Returns the file of the client's own write delegation, because opening another descriptor
     /// would break its lease. The caller needs the same permission as for opening.
-    fn leased(&self, access: OpenAccess, granted: bool) -> OpResult<Option<Arc<dyn OpenFile>>> {
+    fn leased(&self, access: OpenAccess, permission: OpenPermission) -> OpResult<Option<Arc<dyn OpenFile>>> {
         let object = &self.target.object;
         let take = |payload: &OpenPayload| payload.lease.as_ref().and(payload.write.clone());
         let Some(file) =
@@ -201,7 +211,8 @@ impl Opening<'_, '_> {
         let may = object.export.backend.access(&caller, &object.handle)?;
         let reads = may.read || may.execute && !access.write;
         let allowed = (reads || !access.read) && (may.write || !access.write);
-        if allowed || granted && object.export.backend.getattr(&object.handle)?.uid == caller.uid {
+        let is_granted = permission == OpenPermission::Granted;
+        if allowed || is_granted && object.export.backend.getattr(&object.handle)?.uid == caller.uid {
             return Ok(Some(file));
         }
         Err(Nfsstat4::NFS4ERR_ACCESS.into())

@@ -182,7 +182,7 @@ fn list_object(
     }
 }
 
-/// Says whether a cookie is that of an export mounted on the listed directory.
+/// Returns whether a cookie is that of an export mounted on the listed directory.
 fn is_overlay(cookie: u64) -> bool {
     (OVERLAY..OVERLAY_END).contains(&cookie) || cookie & OVERLAY_BEFORE != 0
 }

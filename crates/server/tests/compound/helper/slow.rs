@@ -170,7 +170,7 @@ impl Backend for Slow {
         !self.quick.load(Ordering::SeqCst)
     }
 
-    fn is_at_hand(&self, _: &ObjectHandle) -> bool {
+    fn is_cached(&self, _: &ObjectHandle) -> bool {
         !self.is_cold()
     }
 

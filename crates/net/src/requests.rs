@@ -1,7 +1,6 @@
 //! Requests that have arrived on the connections of a shard and are not served yet.
 
 use crate::Request;
-use crate::connection::memory_of;
 
 /// Requests for which a queue keeps room.
 const REQUESTS_KEPT_MAX: usize = 4096;
@@ -48,4 +47,9 @@ impl RequestQueue {
             self.requests = taken;
         }
     }
+}
+
+/// Returns the memory of a waiting request, in bytes.
+pub(crate) fn memory_of(record: &Vec<u8>) -> usize {
+    record.capacity() + size_of::<Request>()
 }
