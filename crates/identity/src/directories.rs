@@ -52,9 +52,11 @@ impl Directories {
     }
 
     /// Returns whether a principal belongs to a machine of a realm that is known here. A mount
-    /// begins with it, so that its context needs no account.
+    /// begins with it, so that its context needs no account. Anonymous users have the form of one,
+    /// and a KDC may tell their realm (RFC 8062 section 3).
     pub(crate) fn may_mount(&self, text: &str) -> bool {
-        let machine = Principal::parse(text).filter(Principal::is_machine);
+        let is_machine = |principal: &Principal| principal.is_machine() && !principal.is_well_known();
+        let machine = Principal::parse(text).filter(is_machine);
         let known = [&self.rules.realms, &self.rules.machine_realms];
         machine
             .and_then(|machine| machine.realm)

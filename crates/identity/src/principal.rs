@@ -49,6 +49,12 @@ impl Principal {
     pub fn is_machine(&self) -> bool {
         self.user().is_none_or(|name| name.ends_with('$'))
     }
+
+    /// Returns whether the name is one that RFC 6111 reserves, such as that of anonymous users
+    /// (`WELLKNOWN/ANONYMOUS`, RFC 8062).
+    pub fn is_well_known(&self) -> bool {
+        self.components.first().is_some_and(|first| first == "WELLKNOWN")
+    }
 }
 
 fn unescaped(c: char) -> char {

@@ -1,5 +1,6 @@
 //! The derived keys of one security context.
 
+use std::sync::OnceLock;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -21,9 +22,10 @@ mod usage {
 
 /// All keys of one context for both directions: about 3 KiB on the heap, wiped on drop.
 ///
-/// It is immutable, so any number of threads may use it at once.
+/// Any number of threads may use it at once.
 pub struct ContextKeys {
-    pub(crate) suite: AnySuite,
+    enctype: Enctype,
+    suite: OnceLock<AnySuite>,
     pub(crate) direction: Direction,
     role: Role,
     /// The key that the others are derived from, for the next process of a server.
@@ -36,6 +38,17 @@ pub(crate) enum AnySuite {
     Aes256Sha1(Box<SuiteKeys<Aes256Sha1>>),
     Aes128Sha256(Box<SuiteKeys<Aes128Sha256>>),
     Aes256Sha384(Box<SuiteKeys<Aes256Sha384>>),
+}
+
+impl AnySuite {
+    fn new(enctype: Enctype, key: &[u8; 32], role: Role) -> Self {
+        match enctype {
+            Enctype::Aes128CtsHmacSha1_96 => Self::Aes128Sha1(SuiteKeys::new(key, role)),
+            Enctype::Aes256CtsHmacSha1_96 => Self::Aes256Sha1(SuiteKeys::new(key, role)),
+            Enctype::Aes128CtsHmacSha256_128 => Self::Aes128Sha256(SuiteKeys::new(key, role)),
+            Enctype::Aes256CtsHmacSha384_192 => Self::Aes256Sha384(SuiteKeys::new(key, role)),
+        }
+    }
 }
 
 /// Evaluates the same expression for each variant of a suite.
@@ -117,25 +130,40 @@ impl ContextKeys {
     /// # Errors
     /// [`KeyError::Length`] if the key does not have [`Enctype::key_len`] bytes.
     pub fn new(enctype: Enctype, key: &[u8], role: Role, acceptor_subkey: bool) -> Result<Self, KeyError> {
+        let keys = Self::underived(enctype, key, role, acceptor_subkey)?;
+        keys.suite();
+        Ok(keys)
+    }
+
+    /// As [`ContextKeys::new`], but derives the keys at their first use: clients wait while a
+    /// server restores the contexts of the process before, and use few of them at once.
+    ///
+    /// # Errors
+    /// As [`ContextKeys::new`].
+    pub fn underived(
+        enctype: Enctype,
+        key: &[u8],
+        role: Role,
+        acceptor_subkey: bool,
+    ) -> Result<Self, KeyError> {
         let expected = enctype.key_len();
         if key.len() != expected {
             return Err(KeyError::Length { enctype, expected, actual: key.len() });
         }
         let mut padded = Zeroizing::new([0; 32]);
         padded.iter_mut().zip(key).for_each(|(to, byte)| *to = *byte);
-        let suite = match enctype {
-            Enctype::Aes128CtsHmacSha1_96 => AnySuite::Aes128Sha1(SuiteKeys::new(&padded, role)),
-            Enctype::Aes256CtsHmacSha1_96 => AnySuite::Aes256Sha1(SuiteKeys::new(&padded, role)),
-            Enctype::Aes128CtsHmacSha256_128 => AnySuite::Aes128Sha256(SuiteKeys::new(&padded, role)),
-            Enctype::Aes256CtsHmacSha384_192 => AnySuite::Aes256Sha384(SuiteKeys::new(&padded, role)),
-        };
         let direction = Direction::new(role, acceptor_subkey);
-        Ok(Self { suite, direction, role, protocol_key: padded })
+        Ok(Self { enctype, suite: OnceLock::new(), direction, role, protocol_key: padded })
+    }
+
+    /// Returns the derived keys.
+    pub(crate) fn suite(&self) -> &AnySuite {
+        self.suite.get_or_init(|| AnySuite::new(self.enctype, &self.protocol_key, self.role))
     }
 
     /// Returns the protocol key that [`ContextKeys::new`] was given.
     pub fn protocol_key(&self) -> &[u8] {
-        self.protocol_key.split_at(self.enctype().key_len()).0
+        self.protocol_key.split_at(self.enctype.key_len()).0
     }
 
     /// Returns whether the protocol key is the acceptor's subkey.
@@ -145,12 +173,7 @@ impl ContextKeys {
 
     /// Returns the enctype of the context's key.
     pub fn enctype(&self) -> Enctype {
-        match self.suite {
-            AnySuite::Aes128Sha1(_) => Enctype::Aes128CtsHmacSha1_96,
-            AnySuite::Aes256Sha1(_) => Enctype::Aes256CtsHmacSha1_96,
-            AnySuite::Aes128Sha256(_) => Enctype::Aes128CtsHmacSha256_128,
-            AnySuite::Aes256Sha384(_) => Enctype::Aes256CtsHmacSha384_192,
-        }
+        self.enctype
     }
 
     /// Returns the length of a MIC token in bytes: 28, 32 or 40.
@@ -174,5 +197,24 @@ impl std::fmt::Debug for ContextKeys {
             .field("enctype", &self.enctype())
             .field("role", &self.role)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_derived_at_their_first_use_where_that_is_wanted() {
+        // RFC 3961 section 5.3
+        for enctype in Enctype::ALL {
+            let key = vec![7; enctype.key_len()];
+            let keys = ContextKeys::underived(enctype, &key, Role::Acceptor, true).unwrap();
+            assert_eq!((keys.enctype(), keys.protocol_key()), (enctype, &*key));
+            assert!(keys.suite.get().is_none(), "{}", enctype.name());
+            let peer = ContextKeys::new(enctype, &key, Role::Initiator, true).unwrap();
+            assert_eq!(keys.verify(b"data", &peer.mic(1, b"data")), Ok(1));
+            assert!(ContextKeys::underived(enctype, &key[1..], Role::Acceptor, true).is_err());
+        }
     }
 }

@@ -108,7 +108,7 @@ sign_keys!(Sha384, Aes256Sha384);
 
 fn sign<H: SignKeys>(run: &mut Run<'_>, batch: &mut [MicMessage<'_>]) {
     let messages = batch.iter_mut().filter_map(|message| {
-        let key = H::of(&message.keys.suite)?.sign;
+        let key = H::of(message.keys.suite())?.sign;
         let header = mic_header(message.keys.direction, message.sequence);
         let covered =
             Message { key, start: None, prefix: &[], from: 0, len: message.data.len(), suffix: Some(header) };
@@ -125,7 +125,7 @@ fn sign<H: SignKeys>(run: &mut Run<'_>, batch: &mut [MicMessage<'_>]) {
 
 fn verify<H: SignKeys>(run: &mut Run<'_>, batch: &mut [VerifyMessage<'_>]) {
     let messages = batch.iter_mut().filter_map(|message| {
-        let key = H::of(&message.keys.suite)?.verify;
+        let key = H::of(message.keys.suite())?.verify;
         let (header, mac, _) = message.keys.parse(message.token).ok()?;
         let covered = Message {
             key,
@@ -149,7 +149,7 @@ impl ContextKeys {
     /// Signs one message. Returns a MIC token of [`ContextKeys::mic_len`] bytes.
     pub fn mic(&self, sequence: u64, data: &[u8]) -> MicToken {
         let header = mic_header(self.direction, sequence);
-        let digest = with_suite!(&self.suite, keys => keys.sign.mac(&[data, &header]));
+        let digest = with_suite!(self.suite(), keys => keys.sign.mac(&[data, &header]));
         let mut token = MicToken::EMPTY;
         token.put(&header, &digest, self.enctype().mac_len());
         token
@@ -161,7 +161,7 @@ impl ContextKeys {
     /// [`TokenError`] says why the token is refused.
     pub fn verify(&self, data: &[u8], token: &[u8]) -> Result<u64, TokenError> {
         let (header, mac, sequence) = self.parse(token)?;
-        let digest = with_suite!(&self.suite, keys => keys.verify.mac(&[data, header]));
+        let digest = with_suite!(self.suite(), keys => keys.verify.mac(&[data, header]));
         if begins_with(&digest, mac) { Ok(sequence) } else { Err(TokenError::BadIntegrity) }
     }
 

@@ -106,7 +106,7 @@ impl<'a> UnwrapMessage<'a> {
             return false;
         }
         let Some(genuine) =
-            with_suite!(&self.keys.suite, keys => single::open_if_short(cpu, keys, &mut self.token))
+            with_suite!(self.keys.suite(), keys => single::open_if_short(cpu, keys, &mut self.token))
         else {
             return false;
         };
@@ -126,7 +126,7 @@ impl<'a> UnwrapMessage<'a> {
     /// Returns the keys if they are of this suite, the token, and its encrypted range; `None` if
     /// the token is already refused.
     fn parts<'b, S: KeyedSuite>(&'b mut self) -> Option<TokenParts<'b, 'a, S>> {
-        let keys = S::of(&self.keys.suite)?;
+        let keys = S::of(self.keys.suite())?;
         let sealed = self.result.as_ref().ok()?.sealed;
         let end = self.token.len() - S::ENCTYPE.mac_len();
         Some(TokenParts {
@@ -150,7 +150,7 @@ struct TokenParts<'b, 'a, S: Suite> {
 
 /// Opens the tokens of one enctype.
 fn open<S: KeyedSuite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>]) {
-    if !window.iter().any(|message| S::of(&message.keys.suite).is_some()) {
+    if !window.iter().any(|message| S::of(message.keys.suite()).is_some()) {
         return;
     }
     let mut progress = [const { FusedProgress::<S>::NEW }; WINDOW];
@@ -268,7 +268,7 @@ mod tests {
     /// Seals with a filler. `inner_ec` is the EC in the encrypted copy of the header.
     fn seal_with_filler(plain: &[u8], ec: u16, inner_ec: u16) -> Vec<u8> {
         let context = context(Enctype::Aes128CtsHmacSha1_96, Role::Initiator);
-        let AnySuite::Aes128Sha1(keys) = &context.suite else { unreachable!("enctype 17") };
+        let AnySuite::Aes128Sha1(keys) = context.suite() else { unreachable!("enctype 17") };
         let mut header = crate::token::sealed_header(context.direction, 9);
         header[4..6].copy_from_slice(&inner_ec.to_be_bytes());
         let filler = vec![0xff; usize::from(ec)];

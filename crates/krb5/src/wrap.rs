@@ -101,14 +101,14 @@ impl<'a> WrapMessage<'a> {
 
     /// Seals the message on the path for a single short message. Returns whether it took that path.
     fn seal_alone(&mut self, cpu: Cpu) -> bool {
-        with_suite!(&self.keys.suite, keys => single::seal_if_short(cpu, keys, &mut self.token))
+        with_suite!(self.keys.suite(), keys => single::seal_if_short(cpu, keys, &mut self.token))
     }
 
     /// Returns the keys if they are of this suite, the token, and its range to encrypt.
     fn parts<'b, S: KeyedSuite>(
         &'b mut self,
     ) -> Option<(&'b SuiteKeys<S>, &'b mut Segments<'a>, Range<usize>)> {
-        let keys = S::of(&self.keys.suite)?;
+        let keys = S::of(self.keys.suite())?;
         let end = self.token.len() - S::ENCTYPE.mac_len();
         Some((keys, &mut self.token, HEADER_LEN..end))
     }
@@ -116,7 +116,7 @@ impl<'a> WrapMessage<'a> {
 
 /// Encrypts and signs the messages of one enctype.
 fn seal<S: KeyedSuite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>]) {
-    if !window.iter().any(|message| S::of(&message.keys.suite).is_some()) {
+    if !window.iter().any(|message| S::of(message.keys.suite()).is_some()) {
         return;
     }
     let mut progress = [const { FusedProgress::<S>::NEW }; WINDOW];
@@ -153,7 +153,7 @@ fn together_behind<S: KeyedSuite>(
     window: &mut [WrapMessage<'_>],
     progress: &mut [FusedProgress<S>],
 ) {
-    let count = window.iter().filter(|message| S::of(&message.keys.suite).is_some()).count();
+    let count = window.iter().filter(|message| S::of(message.keys.suite()).is_some()).count();
     if !S::fuses(run.cpu, count) {
         return;
     }

@@ -261,6 +261,8 @@ fn the_identity_of_a_principal_is_explained_step_by_step() {
         );
         assert!(json["reason"].as_str().is_some_and(|why| why.contains("no account \"bob\"")), "{json}");
         assert!(id("eve@ELSEWHERE", &[]).stderr.contains("no local users"));
+        let odd = id("e\u{9b}31m@ELSEWHERE", &["--json"]);
+        assert!(odd.stdout.contains(r"e\u009b31m@ELSEWHERE"), "it steers no terminal: {odd:?}");
     });
 }
 

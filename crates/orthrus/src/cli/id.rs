@@ -6,7 +6,7 @@ use crate::config::{self, Settings};
 use crate::output::outln;
 use crate::serve;
 use std::path::{Path, PathBuf};
-use terminal::escape;
+use terminal::{escape, escape_json};
 
 /// Explain the local user that a Kerberos principal acts as.
 ///
@@ -53,7 +53,7 @@ impl Explain {
         settings.state_dir = self.state_dir.clone().or(settings.state_dir);
         let (report, from) = self.report(&settings)?;
         if self.json {
-            outln!("{}", serde_json::to_string_pretty(&report)?);
+            outln!("{}", escape_json(&serde_json::to_string_pretty(&report)?));
         } else {
             lines(&report, &from).iter().for_each(|line| outln!("{line}"));
         }

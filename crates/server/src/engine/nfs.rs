@@ -338,12 +338,13 @@ impl Nfs {
         u64::from_be_bytes(self.start.write_verifier).wrapping_add(self.sync_failures.load(Relaxed))
     }
 
-    /// Counts a failed sync, and returns the outcome unchanged. A file that could not be opened or
-    /// found for the sync has lost nothing: otherwise a client with such a file could have all
-    /// others write their data again.
+    /// Counts a failed sync, and returns the outcome unchanged. Other errors come from before the
+    /// sync, such as that of a file that cannot be opened, or not while a local program has a lease
+    /// on it. Nothing is lost then: otherwise a client with such a file could have all others write
+    /// their data again.
     pub(crate) fn synced(&self, outcome: VfsResult<()>) -> VfsResult<()> {
-        use VfsError::{Access, Exhausted, Noent, Perm, Stale};
-        if !matches!(outcome, Ok(()) | Err(Access | Exhausted | Noent | Perm | Stale)) {
+        use VfsError::{Dquot, Io, Nospc, Os};
+        if let Err(Io | Os(_) | Nospc | Dquot) = outcome {
             self.sync_failures.fetch_add(1, Relaxed);
         }
         outcome
@@ -415,10 +416,11 @@ pub(super) mod tests {
     #[test]
     fn a_file_that_cannot_be_opened_changes_no_write_verifier() // RFC 8881 section 18.3.3
     {
+        use VfsError::{Access, Delay, Exhausted, Noent, Perm, Rofs, Stale};
         let nfs = nfs();
         let backend = vfs::MemoryBackend::new(vfs::MemoryLimits::default(), [0; 16]).unwrap();
         let before = nfs.write_verifier(&backend);
-        for error in [VfsError::Access, VfsError::Stale, VfsError::Exhausted] {
+        for error in [Access, Delay, Exhausted, Noent, Perm, Rofs, Stale] {
             assert_eq!(nfs.synced(Err(error)), Err(error));
             assert_eq!(nfs.write_verifier(&backend), before);
         }

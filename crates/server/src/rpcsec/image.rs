@@ -110,7 +110,7 @@ impl Context {
     fn restore(image: ContextImage) -> Result<Self, ImageError> {
         let enctype = Enctype::from_etype(image.enctype);
         let enctype = enctype.ok_or(ImageError::Inconsistent("the enctype of a context"))?;
-        let keys = ContextKeys::new(enctype, &image.key.0, Role::Acceptor, image.acceptor_subkey);
+        let keys = ContextKeys::underived(enctype, &image.key.0, Role::Acceptor, image.acceptor_subkey);
         let keys = keys.map_err(|_| ImageError::Inconsistent("the key of a context"))?;
         let window = SequenceWindow::restore(image.window)?;
         ensure(image.callback_sequence <= MAXSEQ, "the callbacks of a context")?;

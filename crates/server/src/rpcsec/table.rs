@@ -235,10 +235,12 @@ impl ContextTable {
         found
     }
 
-    /// Returns the number of contexts whose tickets have expired at `until`, by the server's clock.
-    pub fn expiring(&self, until: Duration) -> usize {
-        let count = |stripe| read(stripe).values().filter(|context| context.is_expired(until)).count();
-        self.stripes.iter().map(count).sum()
+    /// Returns the number of contexts whose tickets expire `within` a time. Idle ones do not count:
+    /// most of their users have logged out.
+    pub fn expiring(&self, now: Duration, within: Duration) -> usize {
+        let until = now.saturating_add(within);
+        let expires = |context: &&SharedContext| context.is_expired(until) && !context.is_idle(now);
+        self.stripes.iter().map(|stripe| read(stripe).values().filter(expires).count()).sum()
     }
 
     /// Returns the number of contexts with delegated tickets.

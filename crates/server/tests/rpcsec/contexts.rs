@@ -57,16 +57,19 @@ fn expired_contexts_go_without_being_asked_for() {
 }
 
 #[test]
-fn contexts_that_expire_soon_are_counted() {
+fn contexts_in_use_that_expire_soon_are_counted() {
     let mut host = Host::new();
-    Client::establish(&mut host, ETYPE, "alice@TEST");
+    let mut alice = Client::establish(&mut host, ETYPE, "alice@TEST");
+    alice.exchange(&mut host, NONE, b"used");
     host.advance(LIFETIME / 2);
     Client::establish(&mut host, ETYPE, "bob@TEST");
-    let now = host.server.now();
-    let expiring = |after| host.server.rpcsec().unwrap().contexts().expiring(now + after);
+    let expiring =
+        |host: &Host, within| host.server.rpcsec().unwrap().contexts().expiring(host.server.now(), within);
+    assert_eq!(expiring(&host, LIFETIME), 1, "alice may have logged out");
+    alice.exchange(&mut host, NONE, b"again");
     let second = Duration::from_secs(1);
     assert_eq!(
-        [LIFETIME / 2 - second, LIFETIME / 2, LIFETIME - second, LIFETIME].map(expiring),
+        [LIFETIME / 2 - second, LIFETIME / 2, LIFETIME - second, LIFETIME].map(|time| expiring(&host, time)),
         [0, 1, 1, 2]
     );
 }

@@ -133,7 +133,7 @@ fn held(service: &NfsService, connections: usize, exports: usize) -> BTreeMap<St
     let server = service.server();
     let counts = server.engine().counts();
     let contexts = server.rpcsec().map(|rpcsec| rpcsec.contexts());
-    let expiring = contexts.map_or(0, |contexts| contexts.expiring(server.now() + EXPIRING_SOON));
+    let expiring = contexts.map_or(0, |contexts| contexts.expiring(server.now(), EXPIRING_SOON));
     let numbers = [
         ("exports", exports),
         ("clients", counts.clients),

@@ -84,8 +84,8 @@ fn contexts(page: &mut MetricsText, service: &NfsService) {
     let contexts = server.rpcsec().map(|rpcsec| rpcsec.contexts());
     let held = contexts.map_or(0, |contexts| contexts.len());
     page.single("orthrus_contexts", Gauge, "Kerberos contexts held now.", held);
-    let expiring = contexts.map_or(0, |contexts| contexts.expiring(server.now() + EXPIRING_SOON));
-    let help = "Kerberos contexts held now whose tickets expire within an hour.";
+    let expiring = contexts.map_or(0, |contexts| contexts.expiring(server.now(), EXPIRING_SOON));
+    let help = "Kerberos contexts in use whose tickets expire within an hour.";
     page.single("orthrus_contexts_expiring", Gauge, help, expiring);
     let delegated = contexts.map_or(0, |contexts| contexts.delegated());
     let help = "Kerberos contexts held now whose tickets a service got in the user's name.";
