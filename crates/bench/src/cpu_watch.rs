@@ -26,10 +26,15 @@ pub struct CpuUse {
 }
 
 impl CpuUse {
-    /// Returns a sample with the part of these times that falls on the measurement, and nothing
-    /// else.
-    pub fn sample(&self, part: f64) -> Sample {
-        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * part);
+    /// Returns these times without so much of the client's, which is not part of the measurement.
+    #[must_use]
+    pub fn without_client(self, beside: Duration) -> Self {
+        Self { client: self.client.map(|all| all.saturating_sub(beside)), ..self }
+    }
+
+    /// Returns a sample with these times and nothing else.
+    pub fn sample(&self) -> Sample {
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         Sample {
             client_cpu_seconds: seconds(self.client),
             server_cpu_seconds: seconds(self.server),
