@@ -68,8 +68,15 @@ impl MeanRatio {
 /// A case, and how it compares with the baseline.
 pub(crate) type CaseAgainst<'a> = (&'a CaseRecord, &'a Comparison);
 
+/// Says whether a case counts in means over the cases of a run: the server made its own choice of
+/// instructions, or no case of the run has that.
+pub(crate) fn is_typical(record: &Record, case: &CaseRecord) -> bool {
+    let is_own = |case: &CaseRecord| case.load.layout().server_cpu.is_none();
+    is_own(case) || !record.cases.iter().any(is_own)
+}
+
 fn pairs<'a>(record: &'a Record, variant: &str) -> Vec<CaseAgainst<'a>> {
-    let own = record.cases.iter().filter(|case| case.variant == variant);
+    let own = record.cases.iter().filter(|case| case.variant == variant && is_typical(record, case));
     own.filter_map(|case| Some((case, case.figures.as_ref()?.against.as_ref()?))).collect()
 }
 
@@ -201,7 +208,7 @@ pub(crate) fn headline(record: &Record) -> String {
 
 /// Returns a sentence on the failed cases of a variant, which are part of no mean; empty without.
 fn failures(record: &Record, variant: &str) -> String {
-    match failed(record, variant, |_| true) {
+    match failed(record, variant, |case| is_typical(record, case)) {
         (0, _) => String::new(),
         (1, all) => format!(" One of its {all} cases failed and is not in that."),
         (failed, all) => format!(" {failed} of its {all} cases failed and are not in that."),

@@ -316,6 +316,46 @@ fn the_latency_near_50_000_iops_is_that_of_a_step_near_it_at_which_both_kept_up(
     assert!(!said(&|sample| sample.offered = sample.offered.map(|rate| rate * 8.0)), "80,000 and more");
     assert!(!said(&|sample| sample.offered = sample.offered.map(|rate| rate * 0.2)), "at most 23,000");
     assert!(!said(&|sample| sample.unserved = sample.operations), "saturated");
+    // In turns less and more than that of sys.
+    let mut record = measured.clone();
+    for case in record.cases.iter_mut().filter(|case| case.axes.scheduled_on().is_some()) {
+        let more = if case.variant == "krb5p" { 50.0 } else { -50.0 };
+        for (sample, turn) in case.samples.iter_mut().zip([1.0, -1.0].into_iter().cycle()) {
+            sample.latency.as_mut().unwrap().p50_us = 200.0 + more * turn;
+        }
+    }
+    record.summarise();
+    let headline = view(&record).headline;
+    assert!(headline.contains("IOPS") && !headline.contains("At about 50,000 IOPS"), "{headline}");
+}
+
+#[test]
+fn the_latency_of_a_slow_server_is_shown_where_the_baseline_keeps_up() {
+    let mut record = sample(ONTAP);
+    for case in record.cases.iter_mut().filter(|case| case.variant == "sys") {
+        let saturated = |sample: &&mut Sample| sample.offered.is_some_and(|rate| rate > 45_000.0);
+        case.samples.iter_mut().filter(saturated).for_each(|sample| sample.unserved = sample.operations);
+    }
+    record.summarise();
+    let row = view(&record).tables[1].rows.remove(0);
+    assert!(row.name.ends_with(", 40.0k IOPS") && row.cells[0].contains("µs"), "{row:?}");
+}
+
+#[test]
+fn a_server_that_is_held_to_other_instructions_is_no_part_of_the_headline() {
+    let mut record = sample(ONTAP);
+    let said = |record: &Record| (view(record).headline, attribution_sentence(record));
+    let before = said(&record);
+    let portable =
+        |case: &&mut CaseRecord| case.load.layout().server_cpu.is_some() && case.variant == "krb5p";
+    for sample in record.cases.iter_mut().filter(portable).flat_map(|case| &mut case.samples) {
+        sample.operations /= 4;
+    }
+    record.summarise();
+    assert_eq!(said(&record), before);
+    record.cases.retain(|case| case.load.layout().server_cpu.is_some());
+    record.summarise();
+    assert!(view(&record).headline.contains("keeps 20"), "alone it is: {}", view(&record).headline);
 }
 
 #[test]
