@@ -470,6 +470,26 @@ fn the_costs_of_two_runs_are_means_over_the_cases_of_both() {
 }
 
 #[test]
+fn two_runs_on_a_schedule_differ_in_their_latencies() {
+    let (first, mut second) = (sample(ONTAP), sample(ONTAP));
+    let scheduled = second.cases.iter_mut().filter(|case| case.axes.scheduled_on().is_some());
+    let samples = scheduled.flat_map(|case| &mut case.samples);
+    let mut cases = 0;
+    samples.filter_map(|sample| sample.latency.as_mut()).for_each(|latency| {
+        latency.p50_us *= 3.0;
+        cases += 1;
+    });
+    second.summarise();
+    let cases = cases / 7;
+    let statement = |one, other| Compared::of(["a", "b"], [one, other]).statement().replace('\u{202f}', " ");
+    let slower =
+        format!("b is slower in {cases} (median 300 % of the latency) and faster in 0 compared with a;");
+    assert!(statement(&first, &second).contains(&slower), "{}", statement(&first, &second));
+    let faster = format!("slower in 0 and faster in {cases} (median 33 % of the latency)");
+    assert!(statement(&second, &first).contains(&faster), "{}", statement(&second, &first));
+}
+
+#[test]
 fn other_conditions_than_the_server_are_named_beside_two_runs() {
     let (first, mut second) = (sample(PLAN), sample(PLAN));
     assert_eq!(Compared::of(["a", "b"], [&first, &second]).notes, Vec::<String>::new());
