@@ -51,7 +51,8 @@ fn row(out: &mut String, bar: &Bar, middle: f64, scale: f64) {
     let [first, second] = bar.parts;
     let width = first.map_or(0.0, |value| (value * scale).max(0.5));
     if let Some(value) = first {
-        rect(out, &bar.variant, "", value, (LEFT, middle, width));
+        let class = if bar.unsure { " unsure" } else { "" };
+        rect(out, &bar.variant, class, value, (LEFT, middle, width));
     }
     if let Some(value) = second {
         rect(out, &bar.variant, " client", value, (LEFT + width, middle, value * scale));

@@ -5,7 +5,7 @@ use super::Table;
 use super::chart::{Bar, Bars, Chart, RatioGroup};
 use super::form::{self, cpu_unit, digits, latency, rate, trust};
 use super::limits;
-use super::series::{ratio_chart, ratio_group};
+use super::series::{is_unsure, ratio_chart, ratio_group};
 use bench::measuring::{CaseRecord, Figures, Interval, Record, Unit};
 
 /// Title of the table of all figures.
@@ -100,6 +100,7 @@ pub(crate) fn rate_bars(record: &Record) -> Vec<Chart> {
             parts: [Some(figures.rate.median), None],
             range: Some((figures.rate.low, figures.rate.high)),
             said: [rate(figures.rate.median, case.unit), ratio.unwrap_or_default()],
+            unsure: figures.against.as_ref().is_some_and(is_unsure),
         })
     };
     let bars = |case: &CaseRecord| Bars { limits: limits::of_case(record, case), ..Bars::default() };

@@ -47,7 +47,9 @@ mod variant;
 mod warnings;
 
 pub use average::Average;
-use chart::{Axis, Chart, LatencySpan, Lines, LoadPart, LoadParts, Plot, Ratio, RatioGroup, Ratios, Spans};
+use chart::{
+    Axis, Chart, LatencySpan, Lines, LoadPart, LoadParts, Plot, Ratio, RatioGroup, Ratios, Spans, VariantPart,
+};
 pub use comparison::{Compared, compared_markdown, compared_page};
 use cpu_attribution::attribution_sentence;
 pub use csv::csv;

@@ -133,7 +133,7 @@ fn how(plot: &Plot) -> Vec<&str> {
     match plot {
         Plot::LoadParts(_) => said.push("All loads: further left is better."),
         Plot::Spans(plot) => {
-            said.push("The filled mark is the median, the open one the 99th percentile; each chart of a load has its own logarithmic scale.");
+            said.push("The mark of a flavor is the median, the ring the 99th percentile; each chart of a load has its own logarithmic scale.");
             limited = !plot.limits.is_empty();
         }
         Plot::Lines(plot) => {
