@@ -2,7 +2,7 @@
 
 use super::chart::{Bar, Bars};
 use super::form::escape;
-use super::svg::{self, Drawn};
+use super::svg::{self, Drawn, End};
 use super::{limit_lines, variant};
 use std::fmt::Write;
 
@@ -58,7 +58,7 @@ fn row(out: &mut String, bar: &Bar, middle: f64, scale: f64) {
         rect(out, &bar.variant, " client", value, (LEFT + width, middle, value * scale));
     }
     if let Some((low, high)) = bar.range {
-        svg::whisker(out, LEFT + low * scale, LEFT + high * scale, middle, 4.0);
+        svg::whisker(out, (LEFT + low * scale, LEFT + high * scale), middle, 4.0, End::Stroke);
     }
     let [large, small] = &bar.said;
     svg::text(out, "value", WIDTH, middle + if small.is_empty() { 4.0 } else { -2.0 }, "end", large);

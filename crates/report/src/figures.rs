@@ -67,8 +67,15 @@ pub(crate) fn beside(record: &Record) -> Vec<Chart> {
     let groups: Vec<RatioGroup> = groups.filter(|group| !group.rows.is_empty()).collect();
     let baseline = &record.settings.baseline;
     let (section, title) = (format!("What is left of {baseline}"), format!("Rates beside {baseline}"));
-    let chart = |groups: &[RatioGroup]| ratio_chart(record, &section, &title, groups.to_vec());
-    groups.chunks(TOGETHER).filter_map(chart).collect()
+    let chart = |(index, some): (usize, &[RatioGroup])| {
+        let from = index * TOGETHER;
+        let title = match groups.len() {
+            all if all > TOGETHER => format!("{title}: loads {} to {} of {all}", from + 1, from + some.len()),
+            _ => title.clone(),
+        };
+        ratio_chart(record, &section, title, some.to_vec())
+    };
+    groups.chunks(TOGETHER).enumerate().filter_map(chart).collect()
 }
 
 /// Makes bars, one chart for each group, of the cases that `wanted` selects. `bars` makes a group's

@@ -620,6 +620,9 @@ fn stages_of_the_servers_time_are_shown_for_saturating_loads_and_a_note_says_unk
         assert_eq!(charts.len(), groups, "{name}");
         let table = shown.tables.iter().find(|table| table.title.starts_with(title)).expect("a table");
         assert_eq!(table.rows.len(), 4 * groups, "{name}");
+        let page = crate::page(&record, &shown);
+        let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{name}: no {text}"));
+        assert!(place(&format!("<h2>{title}</h2>")) < place(&format!("<h2>{}</h2>", table.title)), "{name}");
         // queue, unwrap, execute, wrap, send, work, protection: 30, 0.5, 1, 0.75, 0.5, 2.75, 45 %.
         let krb5p = table.rows.iter().find(|row| row.name.ends_with("krb5p")).expect("a row");
         let cells = krb5p.cells.join(" ").replace('\u{202f}', " ");
