@@ -33,8 +33,20 @@ pub fn of_children() -> Duration {
 /// Returns the processor time that all processors of this machine have spent at work since it
 /// started, in steps of 10 ms; `None` where /proc does not say so.
 pub fn of_machine() -> Option<Duration> {
+    of_stat(&BUSY)
+}
+
+/// Returns the same with the time that the host has given to other machines instead; `None`, too,
+/// if this process may use a part of the processors only, where others do not disturb it.
+pub fn of_machine_and_host() -> Option<Duration> {
+    let all = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN).ok()??;
+    let own = std::thread::available_parallelism().ok()?.get();
+    of_stat(&BUSY_OR_STOLEN).filter(|_| usize::try_from(all).is_ok_and(|all| all == own))
+}
+
+fn of_stat(columns: &[usize]) -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
-    ticks(busy(stat.lines().next()?)?)
+    ticks(sum(stat.lines().next()?, columns)?)
 }
 
 /// Returns the processor time of a process and of its children that have ended, in steps of 10 ms;
@@ -49,15 +61,20 @@ fn ticks(count: u64) -> Option<Duration> {
     Some(Duration::from_secs_f64(count as f64 / rate as f64))
 }
 
-/// Sums a line `cpu user nice system idle iowait irq softirq …` of /proc/stat, without idle,
-/// iowait, and the columns after softirq (stolen time is another machine's, a guest's is in user).
-fn busy(line: &str) -> Option<u64> {
+/// Columns of work in a line `cpu user nice system idle iowait irq softirq steal …` of /proc/stat; a
+/// guest's time is in user.
+const BUSY: [usize; 5] = [0, 1, 2, 5, 6];
+/// The same with stolen time, which is another machine's.
+const BUSY_OR_STOLEN: [usize; 6] = [0, 1, 2, 5, 6, 7];
+
+/// Sums columns of such a line.
+fn sum(line: &str, columns: &[usize]) -> Option<u64> {
     let mut fields = line.split_whitespace();
     if fields.next() != Some("cpu") {
         return None;
     }
     let fields: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
-    (fields.len() >= 7).then(|| [0, 1, 2, 5, 6].iter().filter_map(|at| fields.get(*at)).sum())
+    (fields.len() >= 7).then(|| columns.iter().filter_map(|at| fields.get(*at)).sum())
 }
 
 /// Adds up utime, stime, cutime and cstime, fields 14 to 17 of proc(5); the name in parentheses may
@@ -91,10 +108,11 @@ mod tests {
     }
 
     #[test]
-    fn busy_time_excludes_idle_stolen_and_guest_time() {
-        assert_eq!(busy("cpu  100 20 30 4000 500 6 7 800 90 1"), Some(163));
-        assert_eq!(busy("cpu0 1 2 3 4 5 6 7"), None);
-        assert_eq!(busy("cpu 1 2 3"), None);
+    fn busy_time_excludes_idle_and_guest_time_and_stolen_time_unless_it_is_asked_for() {
+        let line = "cpu  100 20 30 4000 500 6 7 800 90 1";
+        assert_eq!((sum(line, &BUSY), sum(line, &BUSY_OR_STOLEN)), (Some(163), Some(963)));
+        assert_eq!(sum("cpu0 1 2 3 4 5 6 7", &BUSY), None);
+        assert_eq!(sum("cpu 1 2 3", &BUSY), None);
     }
 
     #[test]

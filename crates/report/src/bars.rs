@@ -2,7 +2,7 @@
 
 use super::chart::{Bar, Bars};
 use super::form::escape;
-use super::svg::{self, Drawn};
+use super::svg::{self, Drawn, End};
 use super::{limit_lines, variant};
 use std::fmt::Write;
 
@@ -51,13 +51,14 @@ fn row(out: &mut String, bar: &Bar, middle: f64, scale: f64) {
     let [first, second] = bar.parts;
     let width = first.map_or(0.0, |value| (value * scale).max(0.5));
     if let Some(value) = first {
-        rect(out, &bar.variant, "", value, (LEFT, middle, width));
+        let class = if bar.unsure { " unsure" } else { "" };
+        rect(out, &bar.variant, class, value, (LEFT, middle, width));
     }
     if let Some(value) = second {
         rect(out, &bar.variant, " client", value, (LEFT + width, middle, value * scale));
     }
     if let Some((low, high)) = bar.range {
-        svg::whisker(out, LEFT + low * scale, LEFT + high * scale, middle, 4.0);
+        svg::whisker(out, (LEFT + low * scale, LEFT + high * scale), middle, 4.0, End::Stroke);
     }
     let [large, small] = &bar.said;
     svg::text(out, "value", WIDTH, middle + if small.is_empty() { 4.0 } else { -2.0 }, "end", large);

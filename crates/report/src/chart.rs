@@ -188,6 +188,8 @@ pub struct Bar {
     pub range: Option<(f64, f64)>,
     /// The text behind the bar, large and small.
     pub said: [String; 2],
+    /// Whether no difference to the baseline is shown, or one that is below the noise.
+    pub unsure: bool,
 }
 
 /// A figure of several loads, each as a part of the baseline's.
@@ -204,8 +206,19 @@ pub struct LoadParts {
 pub struct LoadPart {
     /// The name of the load.
     pub name: String,
-    /// The other variants, and their parts of the baseline.
-    pub parts: Vec<(String, f64)>,
+    /// The other variants.
+    pub parts: Vec<VariantPart>,
+}
+
+/// The figure of one variant as a part of the baseline's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VariantPart {
+    /// The variant of the figure.
+    pub variant: String,
+    /// Its part of the baseline's.
+    pub part: f64,
+    /// Whether no difference to the baseline is shown, or one that is below the noise.
+    pub unsure: bool,
 }
 
 /// Latencies on a logarithmic scale, a row for each variant.
@@ -224,6 +237,8 @@ pub struct LatencySpan {
     pub variant: String,
     /// Where it begins and ends, in microseconds.
     pub ends: [f64; 2],
+    /// Whether the median shows no difference to the baseline, or one that is below the noise.
+    pub unsure: bool,
     /// The text behind the span, large and small.
     pub said: [String; 2],
 }

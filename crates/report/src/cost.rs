@@ -2,8 +2,8 @@
 
 use crate::series::is_unsure;
 use crate::{Figure, form};
-use bench::Unit;
 use bench::measuring::{CaseRecord, Comparison, Load, LoadLevel, Record};
+use bench::{Flavor, Unit};
 
 /// A machine with noise above this fraction cannot show costs.
 const UNSTEADY: f64 = 0.3;
@@ -68,8 +68,15 @@ impl MeanRatio {
 /// A case, and how it compares with the baseline.
 pub(crate) type CaseAgainst<'a> = (&'a CaseRecord, &'a Comparison);
 
+/// Says whether a case counts in means over the cases of a run: the server made its own choice of
+/// instructions, or no case of the run has that.
+pub(crate) fn is_typical(record: &Record, case: &CaseRecord) -> bool {
+    let is_own = |case: &CaseRecord| case.load.layout().server_cpu.is_none();
+    is_own(case) || !record.cases.iter().any(is_own)
+}
+
 fn pairs<'a>(record: &'a Record, variant: &str) -> Vec<CaseAgainst<'a>> {
-    let own = record.cases.iter().filter(|case| case.variant == variant);
+    let own = record.cases.iter().filter(|case| case.variant == variant && is_typical(record, case));
     own.filter_map(|case| Some((case, case.figures.as_ref()?.against.as_ref()?))).collect()
 }
 
@@ -157,13 +164,7 @@ pub(crate) fn setting(record: &Record) -> String {
 /// its added latency, with the setting, for any baseline.
 pub(crate) fn headline(record: &Record) -> String {
     let base = &record.settings.baseline;
-    let Some(variant) = strongest(record) else {
-        let tried: Vec<&str> = record.variants().into_iter().filter(|variant| variant != base).collect();
-        return match tried.is_empty() {
-            true => format!("Nothing to compare: no flavor was measured beside {base}."),
-            false => format!("Nothing to compare: {} failed in all cases.", tried.join(", ")),
-        };
-    };
+    let Some(variant) = strongest(record) else { return nothing_to_compare(record) };
     let cost = Cost::of(record, variant);
     let noise = record.relative_noise();
     let rate = |mean: Option<MeanRatio>, of: &str| {
@@ -199,9 +200,27 @@ pub(crate) fn headline(record: &Record) -> String {
     said + &failures(record, variant)
 }
 
+/// Returns the headline of a run without a comparison: the reason, and the remedy if there is one.
+pub(crate) fn nothing_to_compare(record: &Record) -> String {
+    let base = &record.settings.baseline;
+    let is_other = |variant: &&str| *variant != base && variant.parse::<Flavor>().is_ok();
+    let others: Vec<&str> = record.variants().into_iter().filter(is_other).collect();
+    let has_figures =
+        |variant: &str| record.cases.iter().any(|case| case.variant == variant && case.figures.is_some());
+    let measured = others.iter().find(|variant| has_figures(variant));
+    match (others.is_empty(), measured) {
+        (true, _) => format!("Nothing to compare: no flavor was measured beside {base}."),
+        (_, None) => format!("Nothing to compare: {} failed in all cases.", others.join(", ")),
+        (_, Some(first)) if !has_figures(base) => format!(
+            "Nothing to compare: {base}, the baseline, has no figures. Leave it out to compare with {first}."
+        ),
+        _ => format!("Nothing to compare: no case has figures of {base} and of another flavor."),
+    }
+}
+
 /// Returns a sentence on the failed cases of a variant, which are part of no mean; empty without.
 fn failures(record: &Record, variant: &str) -> String {
-    match failed(record, variant, |_| true) {
+    match failed(record, variant, |case| is_typical(record, case)) {
         (0, _) => String::new(),
         (1, all) => format!(" One of its {all} cases failed and is not in that."),
         (failed, all) => format!(" {failed} of its {all} cases failed and are not in that."),

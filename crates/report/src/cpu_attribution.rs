@@ -5,7 +5,7 @@ use crate::form::digits;
 use bench::Unit;
 use bench::measuring::{CaseRecord, Interval, Load, Record};
 
-use super::cost::{is_heavy, mean};
+use super::cost::{is_heavy, is_typical, mean};
 
 /// Flavors in the sentence, the strongest first.
 const FLAVORS: [&str; 3] = ["krb5p", "krb5i", "krb5"];
@@ -91,6 +91,7 @@ pub(crate) fn attribution_sentence(record: &Record) -> Option<String> {
         let said: Vec<String> = kinds
             .iter()
             .filter_map(|(what, unit, wanted)| {
+                let wanted = |case: &CaseRecord| wanted(case) && is_typical(record, case);
                 Some((what, unit, CpuAttribution::of(record, variant, wanted)?))
             })
             .map(|(what, unit, share)| sentence(variant, what, unit, &share))

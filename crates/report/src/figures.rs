@@ -5,7 +5,7 @@ use super::Table;
 use super::chart::{Bar, Bars, Chart, RatioGroup};
 use super::form::{self, cpu_unit, digits, latency, rate, trust};
 use super::limits;
-use super::series::{ratio_chart, ratio_group};
+use super::series::{is_unsure, ratio_chart, ratio_group};
 use bench::measuring::{CaseRecord, Figures, Interval, Record, Unit};
 
 /// Title of the table of all figures.
@@ -67,8 +67,15 @@ pub(crate) fn beside(record: &Record) -> Vec<Chart> {
     let groups: Vec<RatioGroup> = groups.filter(|group| !group.rows.is_empty()).collect();
     let baseline = &record.settings.baseline;
     let (section, title) = (format!("What is left of {baseline}"), format!("Rates beside {baseline}"));
-    let chart = |groups: &[RatioGroup]| ratio_chart(record, &section, &title, groups.to_vec());
-    groups.chunks(TOGETHER).filter_map(chart).collect()
+    let chart = |(index, some): (usize, &[RatioGroup])| {
+        let from = index * TOGETHER;
+        let title = match groups.len() {
+            all if all > TOGETHER => format!("{title}: loads {} to {} of {all}", from + 1, from + some.len()),
+            _ => title.clone(),
+        };
+        ratio_chart(record, &section, title, some.to_vec())
+    };
+    groups.chunks(TOGETHER).enumerate().filter_map(chart).collect()
 }
 
 /// Makes bars, one chart for each group, of the cases that `wanted` selects. `bars` makes a group's
@@ -100,6 +107,7 @@ pub(crate) fn rate_bars(record: &Record) -> Vec<Chart> {
             parts: [Some(figures.rate.median), None],
             range: Some((figures.rate.low, figures.rate.high)),
             said: [rate(figures.rate.median, case.unit), ratio.unwrap_or_default()],
+            unsure: figures.against.as_ref().is_some_and(is_unsure),
         })
     };
     let bars = |case: &CaseRecord| Bars { limits: limits::of_case(record, case), ..Bars::default() };

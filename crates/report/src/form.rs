@@ -144,6 +144,17 @@ pub fn short(value: f64) -> String {
     }
 }
 
+/// Keeps each figure of a text on one line with its unit.
+pub(crate) fn unbroken(text: &str) -> String {
+    let mut before = ' ';
+    let keep = |c: char| {
+        let kept = if c == ' ' && before.is_ascii_digit() { '\u{a0}' } else { c };
+        before = c;
+        kept
+    };
+    text.chars().map(keep).collect()
+}
+
 /// Writes a text so that a page shows it as it is.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -185,6 +196,11 @@ mod tests {
         );
         assert_eq!(rate(1_236_000.0, Unit::OperationsPerSecond), "1.24M IOPS");
         assert_eq!((latency(999.9), latency(2e6)), ("1.00 ms".into(), "2.00 s".into()));
+    }
+
+    #[test]
+    fn a_figure_stays_with_its_unit() {
+        assert_eq!(unbroken("adds 42.5 µs of latency"), "adds 42.5\u{a0}µs of latency");
     }
 
     #[test]

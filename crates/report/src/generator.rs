@@ -70,7 +70,8 @@ fn sealed(record: &Record) -> Option<String> {
     ))
 }
 
-/// Names the groups in which the client was busy all the time and the server was not.
+/// Names the groups in which the client was busy all the time, and the server was not or its time is
+/// unknown.
 fn saturated(record: &Record) -> Option<String> {
     let cores = record.environment.cores.max(1) as f64;
     let held_up = |case: &&CaseRecord| {
@@ -84,15 +85,21 @@ fn saturated(record: &Record) -> Option<String> {
                 client >= BUSY * threads && server < client
             })
     };
-    let names: Vec<String> = record.cases.iter().filter(held_up).map(|case| case.id()).collect();
+    let found: Vec<&CaseRecord> = record.cases.iter().filter(held_up).collect();
+    let is_known = |case: &&CaseRecord| case.counted().all(|sample| sample.server_cpu_seconds.is_some());
+    let said = match found.iter().all(is_known) {
+        true => "the client was busy all the time and the server was not, so the client held it up",
+        false => {
+            "the client was busy all the time, so it may have held up the server, whose time is not known"
+        }
+    };
+    let names: Vec<String> = found.iter().map(|case| case.id()).collect();
     match names.len() {
         0 => None,
-        count @ 1..=4 => Some(format!(
-            "In {count} cases the client was busy all the time and the server was not, so the client held it up: {}.",
-            names.join("; ")
-        )),
+        1 => Some(format!("In one case {said}: {}.", names.join("; "))),
+        count @ 2..=4 => Some(format!("In {count} cases {said}: {}.", names.join("; "))),
         count => Some(format!(
-            "In {count} of {} cases the client was busy all the time and the server was not, so the client held it up: {}; and others.",
+            "In {count} of {} cases {said}: {}; and others.",
             record.cases.len(),
             names.get(..3).unwrap_or_default().join("; ")
         )),

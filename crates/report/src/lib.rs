@@ -27,6 +27,7 @@ mod html;
 mod limit_lines;
 mod limits;
 mod lines;
+mod other_load;
 mod page;
 mod pages;
 mod parts;
@@ -47,13 +48,16 @@ mod variant;
 mod warnings;
 
 pub use average::Average;
-use chart::{Axis, Chart, LatencySpan, Lines, LoadPart, LoadParts, Plot, Ratio, RatioGroup, Ratios, Spans};
+use chart::{
+    Axis, Chart, LatencySpan, Lines, LoadPart, LoadParts, Plot, Ratio, RatioGroup, Ratios, Spans, VariantPart,
+};
 pub use comparison::{Compared, compared_markdown, compared_page};
 use cpu_attribution::attribution_sentence;
 pub use csv::csv;
 use figures::{ALL, beside, busy_bars, noise_sentence, rate_bars};
 pub use generator::generator_notes;
 use limits::limits_table;
+pub use other_load::other_load_note;
 pub use page::page;
 pub use pages::{scale_note, view};
 use series::Figure;

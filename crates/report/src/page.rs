@@ -3,12 +3,12 @@
 
 use super::chart::{Chart, Plot, Point};
 use super::facts::facts;
-use super::form::escape;
+use super::form::{escape, unbroken};
 use super::html::{self, Section};
 use super::svg::Drawn;
 use super::{
-    PageView, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples, share, spans,
-    stacks, variant, warnings,
+    PageView, Table, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples,
+    server_stages, share, spans, stacks, variant, warnings,
 };
 use bench::measuring::Record;
 use std::fmt::Write;
@@ -39,21 +39,28 @@ pub(crate) fn head(title: &str) -> String {
     )
 }
 
-/// Writes a view: the charts of the first section, the tables, the other charts.
+/// Writes a view: the charts of the first section, the tables, the other charts. The table of the
+/// server's stages stands below its charts, which are the last.
 pub(crate) fn body(out: &mut String, view: &PageView) {
     let first = view.charts.first().map(|chart| chart.section.as_str());
     let rest = view.charts.iter().position(|chart| Some(chart.section.as_str()) != first);
     let (lead, others) = view.charts.split_at(rest.unwrap_or(view.charts.len()));
     charts(out, lead);
+    let (stages, tables): (Vec<&Table>, Vec<&Table>) =
+        view.tables.iter().partition(|table| table.title == server_stages::TABLE);
     // All figures have a table of their own below.
-    view.tables.iter().filter(|table| table.title != figures::ALL).for_each(|table| html::table(out, table));
+    tables.iter().filter(|table| table.title != figures::ALL).for_each(|table| html::table(out, table));
     charts(out, others);
+    stages.iter().for_each(|table| html::table(out, table));
 }
 
 fn header(out: &mut String, record: &Record, view: &PageView) {
     let (title, target) = (escape(&record.title), escape(&record.target));
-    let _ =
-        write!(out, "<header><p class=\"kicker\">{title} · {target}</p><h1>{}</h1>", escape(&view.headline));
+    let _ = write!(
+        out,
+        "<header><p class=\"kicker\">{title} · {target}</p><h1>{}</h1>",
+        escape(&unbroken(&view.headline))
+    );
     if let Some(share) = share(record) {
         let _ = write!(out, "<p class=\"note\">{}</p>", escape(&share));
     }
@@ -133,7 +140,7 @@ fn how(plot: &Plot) -> Vec<&str> {
     match plot {
         Plot::LoadParts(_) => said.push("All loads: further left is better."),
         Plot::Spans(plot) => {
-            said.push("The filled mark is the median, the open one the 99th percentile; each chart of a load has its own logarithmic scale.");
+            said.push("The mark of a flavor is the median, the ring the 99th percentile; each chart of a load has its own logarithmic scale.");
             limited = !plot.limits.is_empty();
         }
         Plot::Lines(plot) => {
@@ -158,6 +165,9 @@ fn how(plot: &Plot) -> Vec<&str> {
             said.push("Longer is better: bars are rates as parts of the baseline\u{2019}s, with their intervals. The band around the baseline is the noise of the machine.");
             if rows().any(|row| !row.parts.is_empty()) {
                 said.push("Dots below a bar are what it was made of.");
+            }
+            if ratios::has_arrows(plot) {
+                said.push("An arrow marks an interval that goes on beyond the chart.");
             }
             if rows().any(|row| row.published.is_some()) {
                 said.push("An upright stroke is what others have published.");

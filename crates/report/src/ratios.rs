@@ -4,7 +4,8 @@
 use super::chart::{Axis, Ratio, Ratios};
 use super::form::{escape, percent};
 use super::scale::Scale;
-use super::{svg, variant};
+use super::svg::{self, End};
+use super::variant;
 use std::fmt::Write;
 
 const WIDTH: f64 = 360.0;
@@ -21,6 +22,9 @@ const THICK: f64 = 11.0;
 /// Letters of a baseline's name that have room below the axis.
 const NAME_MAX: usize = 8;
 
+/// Letters of a group's name that have room in a chart.
+const GROUP_MAX: usize = 46;
+
 /// The least distance of two labels of the axis.
 const APART: f64 = 46.0;
 
@@ -31,7 +35,7 @@ pub(crate) const WIDE: f64 = 2.0;
 pub(crate) fn draw(chart: &Ratios, title: &str) -> String {
     let rows = || chart.groups.iter().flat_map(|group| &group.rows);
     let (least, most) = chart.span.unwrap_or((1.0, 1.0));
-    let logarithmic = rows().any(|row| row.value > WIDE) || most > WIDE;
+    let logarithmic = is_logarithmic(chart);
     // On a linear axis an interval that is longer ends at the edge; its figures say where it would.
     let end = |value: f64| if logarithmic { value } else { value.min(WIDE) };
     let ends = rows().flat_map(|row| {
@@ -48,7 +52,7 @@ pub(crate) fn draw(chart: &Ratios, title: &str) -> String {
     let mut top = 0.0;
     for group in &chart.groups {
         if !group.name.is_empty() {
-            svg::text(&mut out, "group", 0.0, top + HEAD - 8.0, "start", &group.name);
+            svg::text(&mut out, "group", 0.0, top + HEAD - 8.0, "start", &shortened(&group.name));
             top += HEAD;
         }
         for ratio in &group.rows {
@@ -57,6 +61,25 @@ pub(crate) fn draw(chart: &Ratios, title: &str) -> String {
         }
     }
     out + "</svg>"
+}
+
+fn is_logarithmic(chart: &Ratios) -> bool {
+    let mut rows = chart.groups.iter().flat_map(|group| &group.rows);
+    rows.any(|row| row.value > WIDE) || chart.span.is_some_and(|(_, most)| most > WIDE)
+}
+
+/// Says whether an interval goes on beyond the axis.
+pub(crate) fn has_arrows(chart: &Ratios) -> bool {
+    let mut ranges = chart.groups.iter().flat_map(|group| &group.rows).filter_map(|row| row.range);
+    !is_logarithmic(chart) && ranges.any(|(_, high)| high > WIDE)
+}
+
+/// Returns a name as far as it has room; tables have all of it.
+fn shortened(name: &str) -> String {
+    match name.char_indices().nth(GROUP_MAX) {
+        Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default().trim_end()),
+        None => name.to_owned(),
+    }
 }
 
 fn words(chart: &Ratios) -> String {
@@ -124,7 +147,8 @@ fn row(out: &mut String, row: &Ratio, x: &Scale, middle: f64) {
     );
     svg::dots(out, "part", row.parts.iter().map(|part| (x.place(*part), middle + THICK / 2.0 + 3.5)));
     if let Some((low, high)) = row.range {
-        svg::whisker(out, x.place(low), x.place(high), middle, 3.5);
+        let end = if high > x.to { End::Arrow } else { End::Stroke };
+        svg::whisker(out, (x.place(low), x.place(high)), middle, 3.5, end);
     }
     let mut small = said(row)[1].clone();
     if let Some(part) = row.published {
@@ -136,4 +160,36 @@ fn row(out: &mut String, row: &Ratio, x: &Scale, middle: f64) {
     let raised = if small.is_empty() { 4.0 } else { -1.0 };
     svg::text(out, "value", WIDTH, middle + raised, "end", &said(row)[0]);
     svg::text(out, "faint", WIDTH, middle + 11.5, "end", &small);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RatioGroup;
+
+    fn chart(name: &str, value: f64, range: (f64, f64)) -> Ratios {
+        let row = Ratio { variant: "krb5p".to_owned(), value, range: Some(range), ..Ratio::default() };
+        let groups = vec![RatioGroup { name: name.to_owned(), rows: vec![row] }];
+        Ratios { baseline: "sys".to_owned(), groups, ..Ratios::default() }
+    }
+
+    #[test]
+    fn an_interval_that_goes_on_beyond_the_axis_ends_in_an_arrow() {
+        for (value, high, arrow) in [(0.8, 1.9, false), (0.8, 7.9, true), (2.5, 7.9, false)] {
+            let chart = chart("load", value, (0.1, high));
+            let drawn = draw(&chart, "");
+            let whisker = drawn.split("class=\"whisker\"").nth(1).unwrap();
+            let is_arrow = whisker.split("/>").next().unwrap().contains('L');
+            assert_eq!((is_arrow, has_arrows(&chart)), (arrow, arrow), "{value} {high}: {whisker}");
+        }
+    }
+
+    #[test]
+    fn a_long_name_stays_in_its_chart_and_its_words_have_all_of_it() {
+        let name = "Home directories of a department: 64 KiB, half of the requests write, 12 clients";
+        let drawn = draw(&chart(name, 0.8, (0.7, 0.9)), "");
+        assert!(drawn.contains(">Home directories of a department: 64 KiB, half…<"), "{drawn}");
+        assert!(drawn.split("</desc>").next().unwrap().contains(name));
+        assert_eq!(shortened("Random read, 4 KiB, one at a time"), "Random read, 4 KiB, one at a time");
+    }
 }

@@ -6,7 +6,7 @@ use bench::measuring::{CaseRecord, Interval, LoadLevel, Part, Record, STAGES, Un
 
 /// Title of the charts, and of the table.
 const TITLE: &str = "Where the server's time goes";
-const TABLE: &str = "Where the server's time goes: figures";
+pub(crate) const TABLE: &str = "Where the server's time goes: figures";
 
 const MEBIBYTE: f64 = 1_048_576.0;
 

@@ -44,7 +44,8 @@ pub(crate) fn draw(chart: &Spans, title: &str) -> Drawn {
         svg::text(&mut out, "name", LEFT - 8.0, middle + 4.0, "end", &span.variant);
         let _ = write!(
             out,
-            r#"<path class="range" d="M{from:.1} {middle}H{to:.1}"/><circle class="open" cx="{to:.1}" cy="{middle}" r="4.5"/>{}"#,
+            r#"<path class="range" d="M{from:.1} {middle}H{to:.1}"/><circle class="open" cx="{to:.1}" cy="{middle}" r="4.5"/><g{}>{}</g>"#,
+            if span.unsure { " class=\"unsure\"" } else { "" },
             variant::mark(&span.variant, from, middle)
         );
         let [large, small] = &span.said;

@@ -28,12 +28,26 @@ pub(crate) fn text(out: &mut String, class: &str, x: f64, y: f64, anchor: &str, 
         write!(out, r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{content}</text>"#);
 }
 
-/// Draws the interval of a bar: a line between two places with a stroke at each end.
-pub(crate) fn whisker(out: &mut String, from: f64, to: f64, middle: f64, half: f64) {
+/// The upper end of an interval in a chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It is on the axis.
+    Stroke,
+    /// It is beyond the axis.
+    Arrow,
+}
+
+/// Draws the interval of a bar: a line between two places with a stroke at each end, or an arrow at
+/// the upper one.
+pub(crate) fn whisker(out: &mut String, (from, to): (f64, f64), middle: f64, half: f64, end: End) {
     let (top, bottom) = (middle - half, middle + half);
+    let end = match end {
+        End::Stroke => format!("M{to:.1} {top}V{bottom}"),
+        End::Arrow => format!("M{:.1} {top}L{to:.1} {middle}L{0:.1} {bottom}", to - half),
+    };
     let _ = write!(
         out,
-        r#"<path class="whisker" d="M{from:.1} {top}V{bottom}M{from:.1} {middle}H{to:.1}M{to:.1} {top}V{bottom}"/>"#
+        r#"<path class="whisker" d="M{from:.1} {top}V{bottom}M{from:.1} {middle}H{to:.1}{end}"/>"#
     );
 }
 

@@ -24,6 +24,7 @@ impl Carried {
         self.time += other.time;
         self.used.client = sum(self.used.client, other.used.client);
         self.used.server = sum(self.used.server, other.used.server);
+        self.used.machine = sum(self.used.machine, other.used.machine);
         self.used.stages = match (self.used.stages, other.used.stages) {
             (Some(own), Some(more)) => Some(own.and(&more)),
             (own, more) => own.or(more),
@@ -33,7 +34,10 @@ impl Carried {
     /// Returns the start value of a sum.
     pub fn nothing() -> Self {
         let zero = Some(Duration::ZERO);
-        Self { time: Duration::ZERO, used: CpuUse { client: zero, server: zero, stages: None } }
+        Self {
+            time: Duration::ZERO,
+            used: CpuUse { client: zero, server: zero, machine: zero, stages: None },
+        }
     }
 }
 

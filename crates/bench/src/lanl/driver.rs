@@ -224,7 +224,7 @@ fn sample(carried: Carried, operations: u64, bytes: u64) -> Sample {
         bytes,
         // A clock that stood still would make a rate of infinity.
         seconds: carried.time.as_secs_f64().max(1e-9),
-        ..carried.used.sample(1.0)
+        ..carried.used.sample()
     }
 }
 

@@ -76,7 +76,7 @@ impl Carrier for SshCarrier {
         let ran = ran.with_context(said)?;
         let server =
             before.zip(self.own.as_ref().and_then(Sshd::cpu)).map(|(from, to)| to.saturating_sub(from));
-        let used = |client| CpuUse { client: Some(client), server, stages: None };
+        let used = |client| CpuUse { client: Some(client), server, machine: None, stages: None };
         Ok(ran.map(|ran| Carried { time: ran.time, used: used(ran.cpu) }))
     }
 

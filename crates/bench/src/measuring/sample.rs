@@ -36,6 +36,10 @@ pub struct Sample {
     /// Processor time of the server in seconds; none where it cannot be known.
     #[serde(default)]
     pub server_cpu_seconds: Option<f64>,
+    /// Processor time of the client's machine that anything used, client and server among it; none
+    /// where the client's own cannot be told from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_cpu_seconds: Option<f64>,
     /// Where the server's time went for the requests of this variant's flavor, if it tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_stages: Option<Stages>,

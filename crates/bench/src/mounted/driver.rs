@@ -122,11 +122,11 @@ impl<'a> OnMounts<'a> {
         let cpu = CpuWatch::of_machine(&self.server);
         let Some(ran) = run(&mut command, self.stop)? else { return Ok(None) };
         let used = cpu.since(&place.facts().variant);
-        let measured = fio::parse(&ran.stdout)?;
-        // fio lays its files out before it measures: only its measurement's part counts.
-        let used = used.sample((measured.seconds / ran.time.as_secs_f64()).min(1.0));
-        let (operations, bytes, seconds) = (measured.operations, measured.bytes, measured.seconds);
-        Ok(Some(Sample { operations, bytes, seconds, latency: measured.latency, ..used }))
+        let fio::Measured { sample, jobs_cpu } = fio::parse(&ran.stdout)?;
+        // fio is at work for some tenths of a second before and after its jobs; the server is not.
+        let used = used.without_client(ran.cpu.saturating_sub(jobs_cpu)).sample();
+        let Sample { operations, bytes, seconds, latency, .. } = sample;
+        Ok(Some(Sample { operations, bytes, seconds, latency, ..used }))
     }
 
     fn on_schedule(
@@ -167,7 +167,7 @@ impl<'a> OnMounts<'a> {
         }
         let operations =
             counters.iter().filter(|(name, _)| name.ends_with("_operations")).map(|(_, count)| count).sum();
-        Ok(Some(Sample { operations, seconds, counters, ..used.sample(1.0) }))
+        Ok(Some(Sample { operations, seconds, counters, ..used.sample() }))
     }
 }
 
@@ -289,6 +289,35 @@ mod tests {
         fn unmount(&mut self) -> Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn the_processor_time_of_a_server_counts_as_it_is_however_long_fio_takes_to_start() {
+        if let Err(missing) = FIO.find() {
+            return eprintln!("skipped: {missing}");
+        }
+        let (dir, stop, mut places) = (tempfile::tempdir().unwrap(), AtomicBool::new(false), NoPlaces);
+        // This process stands for the server, and works for as long as fio runs.
+        let own = std::process::id();
+        let driver =
+            OnMounts::new(&mut places, 1 << 20, ServerProbe { pid: Some(own), metrics: None }, &stop);
+        let place = MountPlace::claim("sys", dir.path(), true).unwrap();
+        let transfer = Transfer { random: true, size: 4096, depth: 4, ..Transfer::default() };
+        let ended = AtomicBool::new(false);
+        let (sample, used) = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
+            let before = crate::cpu::of_process(own).unwrap();
+            let sample = driver.transfer(&place, &transfer, Duration::from_millis(30));
+            let used = crate::cpu::of_process(own).unwrap() - before;
+            ended.store(true, Ordering::Relaxed);
+            (sample, used)
+        });
+        let server = sample.unwrap().unwrap().server_cpu_seconds.unwrap();
+        assert!(server > used.as_secs_f64() / 2.0, "{server} s of {used:?}");
     }
 
     #[test]

@@ -86,6 +86,14 @@ struct FioOutput {
 struct FioGroup {
     #[serde(default)]
     error: i64,
+    /// The run time of all jobs together, in milliseconds.
+    #[serde(default)]
+    job_runtime: u64,
+    /// Their processor time, in percent of that.
+    #[serde(default)]
+    usr_cpu: f64,
+    #[serde(default)]
+    sys_cpu: f64,
     read: FioDirection,
     write: FioDirection,
 }
@@ -106,17 +114,27 @@ struct Latency {
     bins: BTreeMap<u64, u64>,
 }
 
+/// The results of a run of fio.
+#[derive(Debug)]
+pub struct Measured {
+    /// Reads and writes together, without processor time.
+    pub sample: Sample,
+    /// Processor time of the threads that read and wrote.
+    pub jobs_cpu: Duration,
+}
+
 /// Parses the output of fio: reads and writes together. Warnings may precede the JSON.
 ///
 /// # Errors
 /// Text that is not output of fio, a failed job, or a job without requests.
-pub fn parse(text: &str) -> Result<Sample> {
+pub fn parse(text: &str) -> Result<Measured> {
     let start = text.find('{').context("fio printed no JSON")?;
     let output: FioOutput = serde_json::from_str(text.get(start..).unwrap_or_default())
         .context("fio's output is not understood")?;
-    let (mut measured, mut latencies) = (Sample::default(), Histogram::default());
+    let (mut measured, mut latencies, mut jobs_cpu) = (Sample::default(), Histogram::default(), 0.0);
     for group in output.jobs {
         ensure!(group.error == 0, "fio failed with error {}", group.error);
+        jobs_cpu += group.job_runtime as f64 / 1e3 * (group.usr_cpu + group.sys_cpu) / 100.0;
         for direction in [group.read, group.write] {
             measured.operations += direction.total_ios;
             measured.bytes += direction.io_bytes;
@@ -125,7 +143,8 @@ pub fn parse(text: &str) -> Result<Sample> {
         }
     }
     ensure!(measured.operations > 0 && measured.seconds > 0.0, "fio completed no request");
-    Ok(Sample { latency: Latencies::of(latencies), ..measured })
+    let sample = Sample { latency: Latencies::of(latencies), ..measured };
+    Ok(Measured { sample, jobs_cpu: Duration::try_from_secs_f64(jobs_cpu).unwrap_or_default() })
 }
 
 #[cfg(test)]
@@ -148,11 +167,13 @@ pub(super) mod tests {
     fn reads_and_writes_are_added_up() {
         let text = r#"fio: this is a warning
             {"fio version":"fio-3.33","jobs":[{"jobname":"bench","error":0,
+            "job_runtime":2000,"usr_cpu":5.0,"sys_cpu":15.0,
             "read":{"io_bytes":40960,"total_ios":10,"runtime":1000,"clat_ns":{"bins":{"1000":4,"3000":6}}},
             "write":{"io_bytes":8192,"total_ios":2,"runtime":998,"clat_ns":{"bins":{"3000":2}}},
             "trim":{"io_bytes":0,"total_ios":0,"runtime":0}}]}"#;
-        let measured = parse(text).unwrap();
+        let Measured { sample: measured, jobs_cpu } = parse(text).unwrap();
         assert_eq!((measured.operations, measured.bytes, measured.seconds), (12, 49152, 1.0));
+        assert_eq!(jobs_cpu, Duration::from_millis(400));
         let latency = measured.latency.unwrap();
         let counts: Vec<u64> = latency.histogram.buckets().map(|(_, count)| count).collect();
         assert_eq!((counts, latency.p50_us.round()), (vec![4, 8], 3.0));
@@ -177,7 +198,9 @@ pub(super) mod tests {
         for job in [JOB, FioJob { random: false, writes: 0, ..JOB }] {
             let ran =
                 tools::run(&mut job.command(dir.path(), false).unwrap(), &AtomicBool::new(false)).unwrap();
-            let measured = parse(&ran.unwrap().stdout).unwrap();
+            let ran = ran.unwrap();
+            let Measured { sample: measured, jobs_cpu } = parse(&ran.stdout).unwrap();
+            assert!(jobs_cpu > Duration::ZERO && jobs_cpu <= ran.cpu, "{jobs_cpu:?} of {ran:?}");
             assert!(measured.operations > 0 && measured.bytes == measured.operations * 4096, "{measured:?}");
             assert_eq!(measured.latency.unwrap().histogram.len(), measured.operations);
             assert!(

@@ -67,7 +67,7 @@ impl LoadTally {
     pub(crate) fn sample(self, seconds: f64, used: &CpuUse) -> Option<Sample> {
         let Self { operations, bytes, unserved, latencies } = self;
         let latency = Latencies::of(latencies).filter(|_| operations > 0)?;
-        Some(Sample { operations, bytes, seconds, unserved, latency: Some(latency), ..used.sample(1.0) })
+        Some(Sample { operations, bytes, seconds, unserved, latency: Some(latency), ..used.sample() })
     }
 
     /// Adds the counts of another client.

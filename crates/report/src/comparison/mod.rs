@@ -54,6 +54,9 @@ pub struct ComparedCase {
     pub rate: FigurePair,
     /// The median latencies in microseconds.
     pub p50_us: Option<FigurePair>,
+    /// Whether the requests are due at a fixed rate, so that runs differ in their latencies.
+    #[serde(skip)]
+    is_scheduled: bool,
 }
 
 /// A case of both runs with different loads, so that its figures do not compare.
@@ -141,6 +144,7 @@ impl ComparedCase {
             unit: case.unit,
             rate: FigurePair::of(first.rate, second.rate, noise),
             p50_us: times.map(|(first, second)| FigurePair::of(first, second, noise)),
+            is_scheduled: matches!(&case.load, Load::Transfer(transfer) if transfer.rate.is_some()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The page of a comparison: the statement, the costs against each run's baseline, all cases.
 
-use super::{Compared, ComparedCase};
+use super::{Compared, ComparedCase, FigurePair};
 use crate::cost::{Cost, is_compared};
 use crate::form::{added_or_none, change, latency, percent, rate, unsure};
 use crate::ratios::WIDE;
@@ -24,34 +24,95 @@ impl Compared {
         PageView { headline: self.statement(), tables, charts: charts(self) }
     }
 
-    /// Returns a sentence on the significant differences.
+    /// Returns a sentence on the significant differences: in rates, and on a fixed schedule in the
+    /// median latencies.
     pub fn statement(&self) -> String {
         let [first, second] = [&self.runs[0].name, &self.runs[1].name];
-        let count = |wanted: Verdict| self.cases.iter().filter(|case| case.rate.difference == wanted).count();
-        let (more, less) = (count(Verdict::Higher), count(Verdict::Lower));
         let all = self.cases.len();
         if all == 0 {
             return "The two runs have no case to compare.".to_owned();
         }
-        if more + less == 0 {
+        let (slower, faster) = (Side::of(self, Pace::Slower), Side::of(self, Pace::Faster));
+        let differ = slower.cases() + faster.cases();
+        if differ == 0 {
             return format!("Nothing differs significantly in {all} cases.");
         }
-        let said = |wanted: Verdict| {
-            let cases = self.cases.iter().filter(|case| case.rate.difference == wanted);
-            let mut ratios: Vec<f64> = cases.map(|case| case.rate.ratio).collect();
-            ratios.sort_by(f64::total_cmp);
-            let word = if wanted == Verdict::Lower { "slower" } else { "faster" };
-            let median = ratios
-                .get(ratios.len() / 2)
-                .map_or(String::new(), |ratio| format!(" (median {} of the rate)", percent(*ratio)));
-            format!("{word} in {}{median}", ratios.len())
-        };
         format!(
-            "Of {all} cases, {second} is {} and {} compared with {first}; {} show no significant difference.",
-            said(Verdict::Lower),
-            said(Verdict::Higher),
-            all - more - less
+            "Of {all} cases, {second} is slower in {} and faster in {} compared with {first}; {} show no significant difference.",
+            slower.words(),
+            faster.words(),
+            all - differ
         )
+    }
+}
+
+/// How the second run compares with the first in a case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    Slower,
+    Faster,
+}
+
+impl Pace {
+    /// Judges a case; `None` without a significant difference.
+    fn of(case: &ComparedCase) -> Option<Self> {
+        let (pair, lower) = match case.scheduled_latency() {
+            Some(latency) => (latency, Self::Faster),
+            None => (case.rate, Self::Slower),
+        };
+        match (pair.difference, lower) {
+            (Verdict::Lower, lower) => Some(lower),
+            (Verdict::Higher, Self::Slower) => Some(Self::Faster),
+            (Verdict::Higher, Self::Faster) => Some(Self::Slower),
+            _ => None,
+        }
+    }
+}
+
+/// The ratios of the cases in which the second run is slower, or faster.
+struct Side {
+    rates: Vec<f64>,
+    latencies: Vec<f64>,
+}
+
+impl Side {
+    fn of(compared: &Compared, pace: Pace) -> Self {
+        let (mut rates, mut latencies) = (Vec::new(), Vec::new());
+        for case in compared.cases.iter().filter(|case| Pace::of(case) == Some(pace)) {
+            match case.scheduled_latency() {
+                Some(latency) => latencies.push(latency.ratio),
+                None => rates.push(case.rate.ratio),
+            }
+        }
+        Self { rates, latencies }
+    }
+
+    fn cases(&self) -> usize {
+        self.rates.len() + self.latencies.len()
+    }
+
+    /// The number of cases, and their median ratios: `3 (median 75 % of the rate)`.
+    fn words(&self) -> String {
+        let median = |ratios: &[f64], figure: &str| {
+            let mut ratios = ratios.to_vec();
+            ratios.sort_by(f64::total_cmp);
+            let ratio = ratios.get(ratios.len() / 2)?;
+            Some(format!("{} of the {figure}", percent(*ratio)))
+        };
+        let medians = [median(&self.rates, "rate"), median(&self.latencies, "latency")];
+        let medians: Vec<String> = medians.into_iter().flatten().collect();
+        match medians.is_empty() {
+            true => self.cases().to_string(),
+            false => format!("{} (median {})", self.cases(), medians.join(", ")),
+        }
+    }
+}
+
+impl ComparedCase {
+    /// The latencies of a case on a fixed schedule, whose rates tell nothing as long as both
+    /// servers keep up.
+    fn scheduled_latency(&self) -> Option<FigurePair> {
+        self.p50_us.filter(|_| self.is_scheduled)
     }
 }
 

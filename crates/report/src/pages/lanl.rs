@@ -2,7 +2,7 @@
 
 use super::{PageSpec, findings};
 use crate::average::Average;
-use crate::cost::setting;
+use crate::cost::{nothing_to_compare, setting};
 use crate::form::{digits, percent};
 use crate::series::{lines, ratio_chart, ratio_group};
 use crate::{Axis, Chart, Figure, Lines, Table, busy_bars, limits};
@@ -34,7 +34,7 @@ fn headline(record: &Record) -> String {
     let base = &record.settings.baseline;
     let rank = ["krb5p", "krb5i", "krb5", "sys"];
     let found = rank.into_iter().filter(|variant| variant != base).find_map(|variant| times(record, variant));
-    found.unwrap_or_else(|| format!("Nothing to compare: no flavor was measured beside {base}."))
+    found.unwrap_or_else(|| nothing_to_compare(record))
 }
 
 /// Returns the headline of one variant; `None` where no copy of it was compared.

@@ -1,7 +1,7 @@
 //! Latency against IOPS as curves, and the statements of the article.
 
 use super::PageSpec;
-use crate::cost::{headline, mean, strongest};
+use crate::cost::{headline, is_typical, mean, strongest};
 use crate::cpu_attribution::{AttributionRow, attribution_table};
 use crate::form::{self, compared, latency, part_apart, rate, short};
 use crate::series::{lines, ratio, ratio_chart};
@@ -40,7 +40,8 @@ fn shares(record: &Record) -> Option<Table> {
 }
 
 /// Returns the headline, with the latency at the rate where the article compares it. Curves without
-/// a step near that rate say nothing of it, and a saturated step measures the queue.
+/// a step near that rate say nothing of it, and a saturated step measures the queue. Nothing is said
+/// where most of them show no difference.
 fn sentence(record: &Record) -> String {
     let (said, curves) = (headline(record), curves(record));
     let near = strongest(record).and_then(|variant| {
@@ -51,9 +52,14 @@ fn sentence(record: &Record) -> String {
                 steps.find(|case| offered(case) == Some(at) && kept_up(case))
             };
             case_of(&record.settings.baseline)?;
-            Some(case_of(variant)?.figures.as_ref()?.against.as_ref()?.added_us?.median)
+            let case = case_of(variant).filter(|case| is_typical(record, case))?;
+            let figures = case.figures.as_ref()?;
+            let is_unsure = Figure::Median.is_unsure(figures, record.relative_noise());
+            Some((figures.against.as_ref()?.added_us?.median, is_unsure))
         });
-        mean(added)
+        let added: Vec<(f64, bool)> = added.collect();
+        let unsure = added.iter().filter(|(_, is_unsure)| *is_unsure).count();
+        mean(added.iter().map(|(added, _)| *added)).filter(|_| 2 * unsure <= added.len())
     });
     match near.filter(|_| said.contains("IOPS")) {
         Some(added) => {
@@ -63,11 +69,15 @@ fn sentence(record: &Record) -> String {
     }
 }
 
-/// The rate nearest to the article's that the baseline was asked for.
+/// The rate nearest to the article's at which the baseline kept up; of one that never did, the
+/// nearest that it was asked for.
 fn compared_at(record: &Record, curve: &str) -> Option<f64> {
     let distance = |rate: &f64| (rate / ARTICLE_IOPS).ln().abs();
-    let rates = steps(record, curve, &record.settings.baseline).filter_map(offered);
-    rates.min_by(|one, other| distance(one).total_cmp(&distance(other)))
+    let nearest = |wanted: fn(&CaseRecord) -> bool| {
+        let steps = steps(record, curve, &record.settings.baseline).filter(|case| wanted(case));
+        steps.filter_map(offered).min_by(|one, other| distance(one).total_cmp(&distance(other)))
+    };
+    nearest(kept_up).or_else(|| nearest(|_| true))
 }
 
 fn curves(record: &Record) -> Vec<String> {
@@ -155,9 +165,12 @@ fn instructions(record: &Record) -> Option<Table> {
 
 fn most(record: &Record) -> Option<Table> {
     let variants = record.variants();
-    let how = "What was served in a closed loop with 64 requests in flight (60 with 12 clients), with the change against sys. The article (ONTAP 9.0 and 9.2, 12 clients) gives \
-               no table; its sentences stand below. ≈ marks a change that is below the noise of the machine or within its own interval.";
-    let mut table = Table::by_variant("The most that is served", how, "most IOPS", &variants);
+    let how = format!(
+        "What was served in a closed loop with 64 requests in flight (60 with 12 clients), with the change against {}. The article (ONTAP 9.0 and 9.2, 12 clients) gives \
+         no table; its sentences stand below. ≈ marks a change that is below the noise of the machine or within its own interval.",
+        record.settings.baseline
+    );
+    let mut table = Table::by_variant("The most that is served", &how, "most IOPS", &variants);
     for curve in &curves(record) {
         let cell = |variant: &&str| {
             let figures = record.variant(&format!("{curve}: the most"), variant)?.figures.as_ref()?;
@@ -182,12 +195,15 @@ fn most(record: &Record) -> Option<Table> {
     Some(table)
 }
 
-/// Latency where the article compares it, or half way where the server does not get there.
+/// Latency where the article compares it, or at the nearest rate that the baseline keeps up with.
 fn near(record: &Record) -> Option<Table> {
     let variants = record.variants();
-    let how = "Near 50,000 IOPS, as the article compares it, or at the step next to it. A flavor that was saturated below has no figure.";
+    let how = format!(
+        "Near 50,000 IOPS, as the article compares it, or at the nearest step at which {} keeps up. A flavor that was saturated there or below has no figure.",
+        record.settings.baseline
+    );
     let first = "median, 99th percentile";
-    let mut table = Table::by_variant("Latency at the same IOPS", how, first, &variants);
+    let mut table = Table::by_variant("Latency at the same IOPS", &how, first, &variants);
     for curve in &curves(record) {
         let Some(at) = compared_at(record, curve) else { continue };
         let cell = |variant: &&str| {

@@ -4,9 +4,10 @@
 use super::PageSpec;
 use crate::cost::headline;
 use crate::figures::time_cells;
-use crate::form::{latency, part, percent, percent_range, rate, trust};
+use crate::form::{latency, part, percent, percent_range, rate, trust, unsure};
 use crate::{
-    ALL, Chart, LatencySpan, LoadPart, LoadParts, Plot, Spans, Table, beside, busy_bars, limits, rate_bars,
+    ALL, Chart, Figure, LatencySpan, LoadPart, LoadParts, Plot, Spans, Table, VariantPart, beside, busy_bars,
+    limits, rate_bars,
 };
 use bench::evaluation::QUICK;
 use bench::measuring::{CaseRecord, Comparison, Figures, Record};
@@ -26,10 +27,13 @@ pub(super) const PAGE: PageSpec = PageSpec {
         beside,
         rate_bars,
         |record| {
-            overview(record, LATENCY, "median latency", |case| Some(case.figures.as_ref()?.p50_us?.median))
+            let median = |case: &CaseRecord| Some(case.figures.as_ref()?.p50_us?.median);
+            overview(record, LATENCY, "median latency", median, |figures, noise| {
+                Figure::Median.is_unsure(figures, noise)
+            })
         },
         |record| record.groups().into_iter().filter_map(|group| spans(record, group)).collect(),
-        |record| overview(record, CPU, "processor time of both ends", cpu_of_both),
+        |record| overview(record, CPU, "processor time of both ends", cpu_of_both, shows_no_cpu),
         |record| busy_bars(record, |_| true),
     ],
 };
@@ -43,6 +47,22 @@ fn cpu_of_both(case: &CaseRecord) -> Option<f64> {
     let figures = case.figures.as_ref()?;
     let sum = figures.client_cpu?.median + figures.server_cpu.map_or(0.0, |cpu| cpu.median);
     (sum > 0.0).then_some(sum)
+}
+
+/// Says whether a variant shows no more or less processor time than the baseline at either end, or
+/// a difference below the noise.
+fn shows_no_cpu(figures: &Figures, noise: f64) -> bool {
+    let Some(against) = &figures.against else { return false };
+    let ends =
+        [(against.added_client_cpu, figures.client_cpu), (against.added_server_cpu, figures.server_cpu)];
+    let known = ends.iter().filter_map(|(added, own)| Some((added.as_ref()?, own.as_ref()?.median)));
+    let (mut added, mut own, mut is_shown) = (0.0, 0.0, false);
+    for (difference, median) in known {
+        added += difference.median;
+        own += median;
+        is_shown |= difference.excludes(0.0);
+    }
+    !is_shown || added.abs() <= noise * (own - added)
 }
 
 /// All figures, for 100 columns of a terminal.
@@ -110,13 +130,18 @@ fn overview(
     section: &str,
     what: &str,
     figure: fn(&CaseRecord) -> Option<f64>,
+    is_unsure: fn(&Figures, f64) -> bool,
 ) -> Vec<Chart> {
-    let baseline = &record.settings.baseline;
+    let (baseline, noise) = (&record.settings.baseline, record.relative_noise());
     let row = |group: &str| {
         let base = record.variant(group, baseline)?;
         let others = record.cases.iter().filter(|case| case.group == group && case.variant != *baseline);
-        let parts: Vec<(String, f64)> =
-            others.filter_map(|case| Some((case.variant.clone(), figure(case)? / figure(base)?))).collect();
+        let part = |case: &CaseRecord| {
+            let part = Some(figure(case)? / figure(base)?).filter(|part| part.is_finite())?;
+            let unsure = is_unsure(case.figures.as_ref()?, noise);
+            Some(VariantPart { variant: case.variant.clone(), part, unsure })
+        };
+        let parts: Vec<VariantPart> = others.filter_map(part).collect();
         (!parts.is_empty()).then(|| LoadPart { name: group.to_owned(), parts })
     };
     let rows: Vec<LoadPart> = record.groups().into_iter().filter_map(row).collect();
@@ -131,8 +156,9 @@ fn spans(record: &Record, group: &str) -> Option<Chart> {
     let span = |case: &CaseRecord| {
         let figures = case.figures.as_ref()?;
         let (p50, p99) = (figures.p50_us?.median, figures.p99_us?.median);
-        let said = [format!("p50 {}", latency(p50)), format!("p99 {}", latency(p99))];
-        Some(LatencySpan { variant: case.variant.clone(), ends: [p50, p99], said })
+        let is_unsure = Figure::Median.is_unsure(figures, record.relative_noise());
+        let said = [format!("p50 {}", unsure(is_unsure, latency(p50))), format!("p99 {}", latency(p99))];
+        Some(LatencySpan { variant: case.variant.clone(), ends: [p50, p99], said, unsure: is_unsure })
     };
     let own = record.cases.iter().filter(|case| case.group == group);
     let spans: Vec<LatencySpan> = own.filter_map(span).collect();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Compared, attribution_sentence, generator_notes, slots_notes, stages_note};
+use crate::{Compared, Plot, attribution_sentence, generator_notes, slots_notes, stages_note};
 use anyhow::Result;
 use bench::evaluation::{
     ANF, NCONNECT, ONTAP, OntapClimb, PlanFile, QUICK, QUICK_LOADS, anf, nconnect, own_plan, quick,
@@ -266,6 +266,27 @@ fn differences_that_quick_cannot_show_are_not_called_a_cost() {
         shown.tables[0].rows.iter().any(|row| row.cells.get(2).is_some_and(|cell| cell == "below the noise"))
     );
     assert!(shown.tables[1].rows[0].cells[3].contains("(≈\u{202f}80"), "{:?}", shown.tables[1]);
+    for chart in &shown.charts {
+        let marked: Vec<(&str, bool)> = match &chart.plot {
+            Plot::Bars(bars) if chart.section == "Speed" => {
+                bars.bars.iter().map(|bar| (bar.variant.as_str(), bar.unsure)).collect()
+            }
+            Plot::Spans(spans) => {
+                spans.spans.iter().map(|span| (span.variant.as_str(), span.unsure)).collect()
+            }
+            Plot::LoadParts(all) => {
+                let parts = all.rows.iter().flat_map(|row| &row.parts);
+                parts.map(|one| (one.variant.as_str(), one.unsure)).collect()
+            }
+            _ => Vec::new(),
+        };
+        // krb5p takes half as much processor time again, which is more than the noise.
+        let shown =
+            |variant: &str| variant == "sys" || variant == "krb5p" && chart.title.contains("processor");
+        assert!(marked.iter().all(|(variant, unsure)| *unsure != shown(variant)), "{chart:?}");
+    }
+    let page = crate::page(&record, &shown);
+    assert!(page.contains(r#"<rect class="bar krb5p unsure""#) && page.contains("<b>≈\u{202f}"), "{page}");
     record.skipped.push(Missing::case(&record.cases[3].case, "WRITE: NFS4ERR_NOSPC (it is full)"));
     record.cases[3].samples.clear();
     record.summarise();
@@ -275,7 +296,10 @@ fn differences_that_quick_cannot_show_are_not_called_a_cost() {
     record.cases.retain(|case| case.variant != "sys");
     record.summarise();
     let shown = view(&record);
-    assert!(shown.headline.starts_with("Nothing to compare"), "{}", shown.headline);
+    assert_eq!(
+        shown.headline,
+        "Nothing to compare: sys, the baseline, has no figures. Leave it out to compare with krb5."
+    );
     assert!(shown.charts.iter().all(|chart| !chart.title.starts_with("All loads")));
 }
 
@@ -316,6 +340,46 @@ fn the_latency_near_50_000_iops_is_that_of_a_step_near_it_at_which_both_kept_up(
     assert!(!said(&|sample| sample.offered = sample.offered.map(|rate| rate * 8.0)), "80,000 and more");
     assert!(!said(&|sample| sample.offered = sample.offered.map(|rate| rate * 0.2)), "at most 23,000");
     assert!(!said(&|sample| sample.unserved = sample.operations), "saturated");
+    // In turns less and more than that of sys.
+    let mut record = measured.clone();
+    for case in record.cases.iter_mut().filter(|case| case.axes.scheduled_on().is_some()) {
+        let more = if case.variant == "krb5p" { 50.0 } else { -50.0 };
+        for (sample, turn) in case.samples.iter_mut().zip([1.0, -1.0].into_iter().cycle()) {
+            sample.latency.as_mut().unwrap().p50_us = 200.0 + more * turn;
+        }
+    }
+    record.summarise();
+    let headline = view(&record).headline;
+    assert!(headline.contains("IOPS") && !headline.contains("At about 50,000 IOPS"), "{headline}");
+}
+
+#[test]
+fn the_latency_of_a_slow_server_is_shown_where_the_baseline_keeps_up() {
+    let mut record = sample(ONTAP);
+    for case in record.cases.iter_mut().filter(|case| case.variant == "sys") {
+        let saturated = |sample: &&mut Sample| sample.offered.is_some_and(|rate| rate > 45_000.0);
+        case.samples.iter_mut().filter(saturated).for_each(|sample| sample.unserved = sample.operations);
+    }
+    record.summarise();
+    let row = view(&record).tables[1].rows.remove(0);
+    assert!(row.name.ends_with(", 40.0k IOPS") && row.cells[0].contains("µs"), "{row:?}");
+}
+
+#[test]
+fn a_server_that_is_held_to_other_instructions_is_no_part_of_the_headline() {
+    let mut record = sample(ONTAP);
+    let said = |record: &Record| (view(record).headline, attribution_sentence(record));
+    let before = said(&record);
+    let portable =
+        |case: &&mut CaseRecord| case.load.layout().server_cpu.is_some() && case.variant == "krb5p";
+    for sample in record.cases.iter_mut().filter(portable).flat_map(|case| &mut case.samples) {
+        sample.operations /= 4;
+    }
+    record.summarise();
+    assert_eq!(said(&record), before);
+    record.cases.retain(|case| case.load.layout().server_cpu.is_some());
+    record.summarise();
+    assert!(view(&record).headline.contains("keeps 20"), "alone it is: {}", view(&record).headline);
 }
 
 #[test]
@@ -427,6 +491,26 @@ fn the_costs_of_two_runs_are_means_over_the_cases_of_both() {
 }
 
 #[test]
+fn two_runs_on_a_schedule_differ_in_their_latencies() {
+    let (first, mut second) = (sample(ONTAP), sample(ONTAP));
+    let scheduled = second.cases.iter_mut().filter(|case| case.axes.scheduled_on().is_some());
+    let samples = scheduled.flat_map(|case| &mut case.samples);
+    let mut cases = 0;
+    samples.filter_map(|sample| sample.latency.as_mut()).for_each(|latency| {
+        latency.p50_us *= 3.0;
+        cases += 1;
+    });
+    second.summarise();
+    let cases = cases / 7;
+    let statement = |one, other| Compared::of(["a", "b"], [one, other]).statement().replace('\u{202f}', " ");
+    let slower =
+        format!("b is slower in {cases} (median 300 % of the latency) and faster in 0 compared with a;");
+    assert!(statement(&first, &second).contains(&slower), "{}", statement(&first, &second));
+    let faster = format!("slower in 0 and faster in {cases} (median 33 % of the latency)");
+    assert!(statement(&second, &first).contains(&faster), "{}", statement(&second, &first));
+}
+
+#[test]
 fn other_conditions_than_the_server_are_named_beside_two_runs() {
     let (first, mut second) = (sample(PLAN), sample(PLAN));
     assert_eq!(Compared::of(["a", "b"], [&first, &second]).notes, Vec::<String>::new());
@@ -501,7 +585,10 @@ fn a_note_names_a_slow_or_busy_client() {
     assert!(said.contains("drives 250 000 reads") && said.contains("less than it should be"), "{said}");
     assert!(said.contains("moves 3 355 MB/s of krb5p") && !said.contains("held it up"), "{said}");
     record.cases[0].samples.iter_mut().for_each(|sample| sample.client_cpu_seconds = Some(0.99));
-    assert!(notes(&record).contains("In 1 cases the client was busy"), "{}", notes(&record));
+    assert!(notes(&record).contains("In one case the client was busy"), "{}", notes(&record));
+    record.cases[0].samples.iter_mut().for_each(|sample| sample.server_cpu_seconds = None);
+    let said = notes(&record);
+    assert!(said.contains("may have held up the server") && !said.contains("the server was not"), "{said}");
 }
 
 #[test]
@@ -533,6 +620,9 @@ fn stages_of_the_servers_time_are_shown_for_saturating_loads_and_a_note_says_unk
         assert_eq!(charts.len(), groups, "{name}");
         let table = shown.tables.iter().find(|table| table.title.starts_with(title)).expect("a table");
         assert_eq!(table.rows.len(), 4 * groups, "{name}");
+        let page = crate::page(&record, &shown);
+        let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{name}: no {text}"));
+        assert!(place(&format!("<h2>{title}</h2>")) < place(&format!("<h2>{}</h2>", table.title)), "{name}");
         // queue, unwrap, execute, wrap, send, work, protection: 30, 0.5, 1, 0.75, 0.5, 2.75, 45 %.
         let krb5p = table.rows.iter().find(|row| row.name.ends_with("krb5p")).expect("a row");
         let cells = krb5p.cells.join(" ").replace('\u{202f}', " ");

@@ -190,6 +190,19 @@ fn is_apart(json: &Value, one: &Value, other: &Value) -> bool {
 
 /// `bench ontap`: the highest rate, latencies at the same IOPS, the effect of the instructions, and
 /// the ratios.
+/// Whether at least 95 % of the requests that were due had begun, in the median repetition.
+fn kept_up(case: &Value) -> bool {
+    let samples = case["samples"].as_array().unwrap().iter().filter(|sample| sample["warm_up"] != true);
+    let begun = |sample: &Value| {
+        let [done, left] = ["operations", "unserved"].map(|name| sample[name].as_f64().unwrap_or(0.0));
+        done / (done + left)
+    };
+    let mut begun: Vec<f64> = samples.map(begun).collect();
+    begun.sort_by(f64::total_cmp);
+    let last = begun.len() - 1;
+    (begun[last / 2] + begun[last.div_ceil(2)]) / 2.0 >= 0.95
+}
+
 pub(super) fn ontap(json: &Value, page: &Value) {
     let variants = variants(json);
     let most = table(page, "The most that is served");
@@ -221,7 +234,7 @@ pub(super) fn ontap(json: &Value, page: &Value) {
             .collect();
         let at = steps
             .iter()
-            .filter(|case| case["side"] == variants[0])
+            .filter(|case| case["side"] == variants[0] && kept_up(case))
             .filter_map(offered)
             .min_by(|one, other| (one / 5e4).ln().abs().total_cmp(&(other / 5e4).ln().abs()))
             .unwrap();

@@ -6,8 +6,8 @@ use bench::link::LinkSpec;
 use bench::measuring::Record;
 use bench::mounted::missing_enctypes;
 use report::{
-    Compared, compared_markdown, compared_page, csv, generator_notes, markdown, page, slots_notes,
-    stages_note, terminal, view,
+    Compared, compared_markdown, compared_page, csv, generator_notes, markdown, other_load_note, page,
+    slots_notes, stages_note, terminal, view,
 };
 use std::cell::OnceCell;
 use std::fs::File;
@@ -180,8 +180,8 @@ pub(super) fn note(record: &mut Record, local: bool) {
     if let Some(link) = record.environment.link {
         record.notes.push(link_note(link));
     }
-    let notes = generator_notes(record).into_iter().chain(slots_notes(record)).chain(stages_note(record));
-    let notes: Vec<String> = notes.collect();
+    let notes = other_load_note(record, local).into_iter().chain(generator_notes(record));
+    let notes: Vec<String> = notes.chain(slots_notes(record)).chain(stages_note(record)).collect();
     record.notes.extend(notes);
 }
 
