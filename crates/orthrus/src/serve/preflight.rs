@@ -68,15 +68,11 @@ impl Preflight {
         // The server may be running.
         let ceph = CephNode { identity: None, sessions: None, recall_time: recall_time(settings) };
         let mut backends = Backends::new(clients, settings.limits.open_files_max, None, ceph);
-        let mut served = Vec::new();
         for export in &settings.exports {
             self.keep(own_files::check([export], settings));
-            served.push(export.clone());
-            match self.keep(backends.prepare(&served, &settings.addresses)) {
-                None => _ = served.pop(),
-                Some(prepared) => _ = self.keep(backends.adopt(prepared)),
-            }
         }
+        let (served, faults) = backends.examine(&settings.exports, &settings.addresses);
+        self.faults.extend(faults);
         self.notes.extend(backends.overlaps(&served));
     }
 
