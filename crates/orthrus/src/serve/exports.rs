@@ -249,7 +249,7 @@ impl Backends {
     /// The folders of the exports cannot be put down in the state folder.
     pub(super) fn adopt(&mut self, prepared: PreparedTable) -> anyhow::Result<ExportTable> {
         let PreparedTable { table, used, roots } = prepared;
-        roots.replace(&mut self.roots)?;
+        roots.replace(&mut self.roots, used.len())?;
         self.used = used;
         self.retire_sessions();
         Ok(table)
