@@ -1,13 +1,13 @@
 //! Several servers with the same directory: connections kept for reuse, and failover.
 
-use crate::{Bind, LdapConfigError, LdapSettings, Unusable, tls};
+use crate::tls::Certificates;
+use crate::{Bind, LdapConfigError, LdapSettings, Unusable};
 use identity::SourceError;
 use ldap3::{LdapConn, LdapConnSettings, LdapError};
-use rustls::ClientConfig;
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Idle connections kept for each server.
@@ -24,7 +24,8 @@ const SEARCH_TIMEOUTS: u32 = 10;
 pub(crate) struct Servers {
     servers: Vec<LdapServer>,
     starttls: bool,
-    tls: Option<Arc<ClientConfig>>,
+    /// `None` if no server is reached by TLS.
+    certificates: Option<Certificates>,
     bind: Bind,
     timeout: Duration,
 }
@@ -128,10 +129,13 @@ impl Servers {
             }
             std::fs::read(secret).map_err(file)?;
         }
-        let tls = tls::config(&settings)?;
+        let by_tls = settings.starttls || settings.servers.iter().any(|url| url.starts_with("ldaps:"));
+        let is_needed =
+            by_tls || settings.ca.is_some() || settings.certificate.is_some() || settings.key.is_some();
+        let certificates = is_needed.then(|| Certificates::open(&settings)).transpose()?;
         let LdapSettings { servers, starttls, bind, timeout, .. } = settings;
         let server = |url| LdapServer { url, state: Mutex::default() };
-        Ok(Self { servers: servers.into_iter().map(server).collect(), starttls, tls, bind, timeout })
+        Ok(Self { servers: servers.into_iter().map(server).collect(), starttls, certificates, bind, timeout })
     }
 
     /// Runs a query at the first server that answers. Servers that have failed lately come last.
@@ -194,11 +198,21 @@ impl Servers {
         failure
     }
 
+    /// Connects to a server. Certificates that have been renewed are tried after a failure.
     fn connect(&self, server: &LdapServer) -> Result<LdapConnection, Unusable> {
+        match self.try_connect(server) {
+            Err(Unusable::Ldap(_)) if self.certificates.as_ref().is_some_and(Certificates::refresh) => {
+                self.try_connect(server)
+            }
+            connected => connected,
+        }
+    }
+
+    fn try_connect(&self, server: &LdapServer) -> Result<LdapConnection, Unusable> {
         let starttls = self.starttls && server.url.starts_with("ldap://");
         let mut settings = LdapConnSettings::new().set_conn_timeout(self.timeout).set_starttls(starttls);
-        if let Some(config) = &self.tls {
-            settings = settings.set_config(config.clone());
+        if let Some(certificates) = &self.certificates {
+            settings = settings.set_config(certificates.config());
         }
         let ldap = LdapConn::with_settings(settings, &server.url)?;
         let mut connection = LdapConnection { ldap, timeout: self.timeout };

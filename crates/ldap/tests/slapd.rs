@@ -386,6 +386,59 @@ fn connections_are_protected_and_authenticated() {
 }
 
 #[test]
+fn renewed_certificates_are_used_without_a_reload() {
+    if !installed() {
+        return;
+    }
+    let mut slapd = Slapd::start("limits * size=unlimited");
+    let external = LdapSettings {
+        bind: Bind::External,
+        certificate: Some(slapd.path("client.pem")),
+        key: Some(slapd.path("client.key")),
+        ..slapd.settings()
+    };
+    let sources = [open(slapd.settings()), open(external)];
+    assert!(sources.iter().all(|source| is_alice(&identity(source, "alice"))));
+    renew(&mut slapd);
+    std::fs::write(slapd.path("ca.pem"), "the file is being written").unwrap();
+    sources[0].identity("alice").expect_err("an authority that is not known yet");
+    renew(&mut slapd);
+    assert!(sources.iter().all(|source| is_alice(&identity(source, "alice"))));
+}
+
+/// Names the file of the system's authorities, for the library.
+const AUTHORITIES: &str = "SSL_CERT_FILE";
+
+#[test]
+fn a_changed_authority_of_the_system_is_used_without_a_restart() {
+    let name = "a_changed_authority_of_the_system_is_used_without_a_restart";
+    let Some(file) = std::env::var_os(AUTHORITIES) else {
+        // In a process whose system has the authorities of the test.
+        let folder = private::temporary("orthrus-authorities-").unwrap();
+        let mut inner = Command::new(std::env::current_exe().unwrap());
+        return done(inner.args(["--exact", name]).env(AUTHORITIES, folder.path().join("ca.pem")));
+    };
+    if !installed() {
+        return;
+    }
+    let mut slapd = Slapd::start("limits * size=unlimited");
+    let system = open(LdapSettings { ca: None, ..slapd.settings() });
+    for _ in 0..2 {
+        system.identity("alice").expect_err("an authority that the system does not know");
+        std::fs::copy(slapd.path("ca.pem"), &file).unwrap();
+        assert!(is_alice(&identity(&system, "alice")));
+        renew(&mut slapd);
+    }
+}
+
+/// Starts slapd again, with another authority and certificate.
+fn renew(slapd: &mut Slapd) {
+    certificates(slapd.folder.path());
+    slapd.signal(Signal::SIGKILL);
+    slapd.run();
+}
+
+#[test]
 fn another_server_answers_for_one_that_is_stopped_or_gone() {
     if !installed() {
         return;

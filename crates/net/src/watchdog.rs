@@ -5,7 +5,7 @@ use crate::ledger::Ledger;
 use crate::{Service, Stats};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest loop of a shard before it counts as hanging.
 const LOOP_TIME_MAX: Duration = Duration::from_secs(1);
@@ -79,7 +79,12 @@ impl Shards {
     /// Logs the begin and the end of each hang, until the sender of `stop` is dropped.
     pub(crate) fn watch(&self, stats: &Stats, stop: &Receiver<()>) {
         let mut stalls: Vec<Option<BusyShard>> = vec![None; self.activities.len()];
+        let mut looked = Instant::now();
         while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(CHECK_INTERVAL) {
+            // After a halt of the process, its shards are where they were.
+            if std::mem::replace(&mut looked, Instant::now()).elapsed() >= LOOP_TIME_MAX {
+                continue;
+            }
             for (shard, (activity, stall)) in self.activities.iter().zip(&mut stalls).enumerate() {
                 self.check(shard, activity.busy(), stall, stats);
             }

@@ -10,7 +10,6 @@ use server::engine::{
 use server::metrics::Metrics;
 use server::rpcsec::{ContextAcceptor, ContextsImage, Identities, Rpcsec, RpcsecLimits};
 use std::sync::Arc;
-use std::time::Instant;
 use vfs::Exports;
 
 /// Wires the parts of a server. The program, the simulator, fuzz targets, benches and tests all use
@@ -24,7 +23,7 @@ pub struct Builder {
     identity: Arc<Mapper>,
     records: Box<dyn ClientRecords>,
     kerberos: Option<Kerberos>,
-    began: Option<Instant>,
+    real_time: bool,
 }
 
 /// The parts of a server that accepts Kerberos contexts.
@@ -47,7 +46,7 @@ impl Builder {
             identity: Arc::new(Mapper::new(Rules::default(), StaticSource::default())),
             records: Box::new(NoRecords),
             kerberos: None,
-            began: None,
+            real_time: false,
         }
     }
 
@@ -76,10 +75,10 @@ impl Builder {
         Self { kerberos: Some(Kerberos { acceptor, identities, limits }), ..self }
     }
 
-    /// Sets the instant at which the environment's clock started. Without it, the time that records
+    /// Says that the environment's clock goes with real time. Without that, the time that records
     /// wait for a tick is not counted.
-    pub fn began(self, began: Instant) -> Self {
-        Self { began: Some(began), ..self }
+    pub fn real_time(self) -> Self {
+        Self { real_time: true, ..self }
     }
 
     /// Builds only the engine, which runs COMPOUNDs.
@@ -112,9 +111,9 @@ impl Builder {
         Ok((Server::new(engine, rpcsec, environment, metrics, tenants), resumed))
     }
 
-    /// Returns the instant at which the environment's clock started, if it is known.
-    pub(crate) fn clock_began(&self) -> Option<Instant> {
-        self.began
+    /// Returns whether the environment's clock goes with real time.
+    pub(crate) fn is_real_time(&self) -> bool {
+        self.real_time
     }
 
     fn rpcsec(&mut self, metrics: &Arc<Metrics>) -> Option<Rpcsec> {
@@ -138,8 +137,8 @@ impl Builder {
 
     /// Builds the service for a network layer; `executor` runs deferred calls.
     pub fn service<E: Executor>(self, executor: &E) -> Arc<NfsService<E>> {
-        let began = self.began;
-        NfsService::start(self.server(), executor, began)
+        let real_time = self.real_time;
+        NfsService::start(self.server(), executor, real_time)
     }
 }
 

@@ -47,12 +47,12 @@ impl Builder {
         image: ServerImage,
         objects: &mut dyn ObjectsIn,
     ) -> Result<Arc<NfsService<E>>, ImageError> {
-        let began = self.clock_began();
+        let real_time = self.is_real_time();
         let ServerImage { nfs, contexts, counters } = image;
         let (server, resumed) = self.restore(nfs, contexts, objects)?;
         server.metrics().resume(counters.iter().map(|(name, count)| (name.as_str(), *count)));
         server.engine().restore_callbacks(resumed.callbacks, server.now())?;
-        let service = NfsService::start(server, executor, began);
+        let service = NfsService::start(server, executor, real_time);
         service.hold_copies(resumed.copies);
         Ok(service)
     }

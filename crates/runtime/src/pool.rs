@@ -8,6 +8,7 @@ use crate::PoolCounts;
 pub(crate) use fair_queues::LANE_WEIGHT_DEFAULT;
 pub use fair_queues::QueueKey;
 use fair_queues::{FairQueues, STALL_TIME};
+use server::LogLimit;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -58,6 +59,9 @@ struct PoolState<T, L> {
     work: Condvar,
     /// Whether more tasks or bytes wait than one part in [`CROWDED_PART`] of the limits.
     crowded: AtomicBool,
+    began: Instant,
+    /// The limit of lines about threads that the system does not give.
+    shortages: LogLimit,
 }
 
 struct Queue<T, L> {
@@ -89,6 +93,8 @@ impl<T: Send + 'static, L: QueueKey> Pool<T, L> {
                 queue,
                 work,
                 crowded: AtomicBool::new(false),
+                began: Instant::now(),
+                shortages: LogLimit::default(),
             }),
         }
     }
@@ -104,7 +110,7 @@ impl<T: Send + 'static, L: QueueKey> Pool<T, L> {
         match if short { PoolState::spawn(&self.shared, queue.threads) } else { Ok(()) } {
             Ok(()) => queue.threads += usize::from(short),
             Err(error) if queue.threads == 0 => {
-                tracing::error!("no thread for {}: {error}", self.shared.name);
+                self.shared.note_shortage(&error);
                 return Err(task);
             }
             Err(_) => {}
@@ -164,6 +170,17 @@ impl<T, L> PoolState<T, L> {
 }
 
 impl<T, L: QueueKey> PoolState<T, L> {
+    fn note_shortage(&self, error: &std::io::Error) {
+        if let Some(suppressed) = self.shortages.permit(self.began.elapsed()) {
+            let name = self.name;
+            tracing::error!(
+                suppressed,
+                "no thread for {name}: {error}; calls wait until there is one: see `ulimit -u`, and TasksMax= of \
+                 the unit"
+            );
+        }
+    }
+
     fn note_crowd(&self, queue: &Queue<T, L>) {
         self.crowded.store(queue.queues.is_crowded(CROWDED_PART), Relaxed);
     }

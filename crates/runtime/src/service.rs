@@ -68,8 +68,8 @@ type CopyPool<E> = <E as Executor>::Pool<CopyTask, u32>;
 /// The server in the form that the network layer uses.
 pub struct NfsService<E: Executor = Threads> {
     runner: Arc<Runner>,
-    /// The instant at which the server's clock started, if known.
-    began: Option<Instant>,
+    /// Whether the server's clock goes with real time.
+    real_time: bool,
     /// Runs calls that wait for a disk.
     disk: DiskPool<E>,
     /// Creates contexts, with Kerberos and the user directory.
@@ -86,8 +86,8 @@ pub struct NfsService<E: Executor = Threads> {
 }
 
 impl<E: Executor> NfsService<E> {
-    /// Makes the service. `began` is the instant at which the server's clock started.
-    pub(crate) fn start(server: Server<Nfs>, executor: &E, began: Option<Instant>) -> Arc<Self> {
+    /// Makes the service of a server, with pools of an executor.
+    pub(crate) fn start(server: Server<Nfs>, executor: &E, real_time: bool) -> Arc<Self> {
         let runner = Arc::new(Runner::new(server));
         let step = || {
             let runner = runner.clone();
@@ -122,7 +122,7 @@ impl<E: Executor> NfsService<E> {
         let (parked, lanes) = (Parked::default(), LaneTimes::default());
         let silent_from = AtomicU64::new(u64::MAX);
         let service =
-            Arc::new(Self { runner, began, disk, contexts, parked, copies, gate, lanes, silent_from });
+            Arc::new(Self { runner, real_time, disk, contexts, parked, copies, gate, lanes, silent_from });
         service.listen_for_answers();
         service.take_deferred_again();
         service

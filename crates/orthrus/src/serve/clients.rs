@@ -1,5 +1,6 @@
 //! Clients by name, looked up as the server.
 
+use super::clock::ServerClock;
 use super::rules;
 use crate::config::{ClientPattern, ExportTerms, Settings};
 use identity::{ClientDirectory, ClientTimes, HostSource, NamedGroup, NssHosts, SourceError, Wait};
@@ -8,12 +9,12 @@ use std::cell::Cell;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vfs::{ExportRule, NamedClients, RuleClient};
 
 /// The system's hosts and netgroups, with the server's own rights, as for accounts. Logs failures.
 struct HostsAsServer {
-    began: Instant,
+    clock: ServerClock,
     limit: LogLimit,
 }
 
@@ -21,7 +22,7 @@ impl HostsAsServer {
     fn run<T>(&self, run: impl FnOnce(&NssHosts) -> Result<T, SourceError>) -> Result<T, SourceError> {
         vfs_local::become_server();
         run(&NssHosts).inspect_err(|error| {
-            if let Some(suppressed) = self.limit.permit(self.began.elapsed()) {
+            if let Some(suppressed) = self.limit.permit(self.clock.peek()) {
                 tracing::warn!(
                     suppressed,
                     "{error}; clients known by this name keep their rights for a time, others have to wait"
@@ -82,15 +83,15 @@ impl fmt::Debug for KnownClients {
 #[derive(Clone)]
 pub(super) struct ClientRules {
     names: Arc<ClientDirectory>,
-    began: Instant,
+    clock: ServerClock,
 }
 
 impl ClientRules {
-    /// Makes the rules of a server that began at this time.
-    pub(super) fn new(settings: &Settings, began: Instant) -> Self {
-        let source = HostsAsServer { began, limit: LogLimit::default() };
+    /// Makes the rules of a server with this clock.
+    pub(super) fn new(settings: &Settings, clock: ServerClock) -> Self {
+        let source = HostsAsServer { clock: clock.clone(), limit: LogLimit::default() };
         let names = ClientDirectory::new(source, times(settings), settings.identity.timeout);
-        Self { names, began }
+        Self { names, clock }
     }
 
     /// Returns a rule with these terms, and begins to look up its hosts.
@@ -99,7 +100,7 @@ impl ClientRules {
             ClientPattern::Any => RuleClient::Any,
             ClientPattern::Network(network) => RuleClient::Network(*network),
             ClientPattern::Named(name) => {
-                RuleClient::Named(Arc::new(KnownClients(self.names.clients(name, self.began.elapsed()))))
+                RuleClient::Named(Arc::new(KnownClients(self.names.clients(name, self.clock.peek()))))
             }
         };
         ExportRule {

@@ -16,12 +16,12 @@ use vfs::{
 use vfs_ceph::{CephBackend, CephOptions, CephSession};
 use vfs_local::{ClientsFolders, ExportedFolder, Limitation, LocalBackend, LocalOptions, SubmountBackend};
 
-/// The settings that must be equal for a backend to serve on after a reload: storage, pseudo path,
-/// `nested` and `stable_names`.
-type BackendKey = (Storage, String, Nested, bool);
+/// The settings that must be equal for a backend to serve on after a reload: pseudo path, by which
+/// most differ, storage, `nested` and `stable_names`.
+type BackendKey = (String, Storage, Nested, bool);
 
 fn place(settings: &ExportSettings) -> BackendKey {
-    (settings.storage.clone(), settings.pseudo.clone(), settings.nested, settings.stable_names)
+    (settings.pseudo.clone(), settings.storage.clone(), settings.nested, settings.stable_names)
 }
 
 /// Cores that one mount of Ceph's library serves.
@@ -174,26 +174,73 @@ impl Backends {
         addresses: &[ServerAddress],
     ) -> anyhow::Result<PreparedTable> {
         let (mut used, mut roots, mut table) = (Vec::new(), self.roots.clone(), Vec::new());
-        let folders = exports.iter().filter_map(folder_of).map(Path::to_owned).collect();
-        let folders = Arc::new(ClientsFolders::new(folders));
+        let folders = clients_folders(exports);
         for settings in exports {
-            let (backend, folder) = self.backend(settings, &folders, &mut roots)?;
-            used.push(UsedBackend { place: place(settings), backend: backend.clone(), folder });
-            let mut export = Export::new(&settings.pseudo, backend)?;
-            export.rules = settings.terms().iter().map(|terms| self.clients.rule(terms)).collect();
-            export.setid = settings.setid;
-            export.delegated = settings.delegated;
-            export.id = number(settings)?;
-            (export.locations, export.absent) = match &settings.storage {
-                Storage::Elsewhere(locations) => (locations.clone(), true),
-                Storage::Folder(_) | Storage::Memory(_) | Storage::Ceph(_) => {
-                    (settings.locations.clone(), false)
-                }
-            };
+            let (backend, export) = self.open(settings, &folders, &mut roots)?;
+            used.push(backend);
             table.push(export);
         }
-        let table = ExportTable::new(table, wall_clock())?.with_addresses(addresses.to_vec())?;
-        Ok(PreparedTable { table, used, roots })
+        Ok(PreparedTable { table: table_of(table, addresses)?, used, roots })
+    }
+
+    /// Opens each export once, for a check. Returns those that can be served together, and the
+    /// faults of the others.
+    pub(super) fn examine(
+        &mut self,
+        exports: &[ExportSettings],
+        addresses: &[ServerAddress],
+    ) -> (Vec<ExportSettings>, Vec<anyhow::Error>) {
+        let (mut used, mut roots, mut table) = (Vec::new(), self.roots.clone(), Vec::new());
+        let (mut served, mut faults) = (Vec::new(), Vec::new());
+        let folders = clients_folders(exports);
+        for settings in exports {
+            match self.open(settings, &folders, &mut roots) {
+                Ok((backend, export)) => {
+                    used.push(backend);
+                    table.push(export);
+                    served.push(settings.clone());
+                }
+                Err(fault) => faults.push(fault),
+            }
+        }
+        self.used = used;
+        if table_of(table.clone(), addresses).is_ok() {
+            return (served, faults);
+        }
+        let mut fitting: Vec<Export> = Vec::new();
+        let mut exports = table.into_iter();
+        served.retain(|_| {
+            fitting.extend(exports.next());
+            let fault = table_of(fitting.clone(), addresses).err();
+            let fits = fault.is_none();
+            if !fits {
+                fitting.pop();
+            }
+            faults.extend(fault);
+            fits
+        });
+        (served, faults)
+    }
+
+    /// Opens an export, or goes on with its backend.
+    fn open(
+        &mut self,
+        settings: &ExportSettings,
+        folders: &Arc<ClientsFolders>,
+        roots: &mut Roots,
+    ) -> anyhow::Result<(UsedBackend, Export)> {
+        let (backend, folder) = self.backend(settings, folders, roots)?;
+        let used = UsedBackend { place: place(settings), backend: backend.clone(), folder };
+        let mut export = Export::new(&settings.pseudo, backend)?;
+        export.rules = settings.terms().iter().map(|terms| self.clients.rule(terms)).collect();
+        export.setid = settings.setid;
+        export.delegated = settings.delegated;
+        export.id = number(settings)?;
+        (export.locations, export.absent) = match &settings.storage {
+            Storage::Elsewhere(locations) => (locations.clone(), true),
+            Storage::Folder(_) | Storage::Memory(_) | Storage::Ceph(_) => (settings.locations.clone(), false),
+        };
+        Ok((used, export))
     }
 
     /// Returns a table to put in force, and forgets the backends that are only in the former one.
@@ -202,7 +249,7 @@ impl Backends {
     /// The folders of the exports cannot be put down in the state folder.
     pub(super) fn adopt(&mut self, prepared: PreparedTable) -> anyhow::Result<ExportTable> {
         let PreparedTable { table, used, roots } = prepared;
-        roots.replace(&mut self.roots)?;
+        roots.replace(&mut self.roots, used.len())?;
         self.used = used;
         self.retire_sessions();
         Ok(table)
@@ -218,7 +265,7 @@ impl Backends {
         let used = &self.used;
         // Clients reclaim in an export with changed settings, so that its former sessions count.
         let is_unused = |logged: &&mut BackendSessions| {
-            !used.iter().any(|UsedBackend { place: (_, path, ..), .. }| *path == logged.path)
+            !used.iter().any(|UsedBackend { place: (path, ..), .. }| *path == logged.path)
         };
         for unused in self.sessions.iter_mut().filter(is_unused).filter(|logged| !logged.retired) {
             match log.retire(&unused.identities) {
@@ -383,6 +430,17 @@ fn folder_of(settings: &ExportSettings) -> Option<&Path> {
     }
 }
 
+/// Returns the folders that clients can change, of all exports.
+fn clients_folders(exports: &[ExportSettings]) -> Arc<ClientsFolders> {
+    let folders = exports.iter().filter_map(folder_of).map(Path::to_owned).collect();
+    Arc::new(ClientsFolders::new(folders))
+}
+
+/// Makes the table of a server with these addresses.
+fn table_of(exports: Vec<Export>, addresses: &[ServerAddress]) -> anyhow::Result<ExportTable> {
+    Ok(ExportTable::new(exports, wall_clock())?.with_addresses(addresses.to_vec())?)
+}
+
 /// Returns the number of an export.
 fn number(settings: &ExportSettings) -> Result<u32, ExportsError> {
     match settings.fsid {
@@ -423,7 +481,32 @@ fn wall_clock() -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clock::ServerClock;
     use super::*;
+    use crate::config::Settings;
+
+    #[test]
+    fn a_check_finds_all_faults_of_exports_and_opens_each_once() {
+        let clients = ClientRules::new(&Settings::default(), ServerClock::start(false));
+        let ceph = CephNode { identity: None, sessions: None, recall_time: Duration::ZERO };
+        let mut backends = Backends::new(clients, 100, None, ceph);
+        let memory = |pseudo: &str, fsid| {
+            let mut settings = ExportSettings::new(Storage::Memory(1 << 20), pseudo);
+            settings.fsid = fsid;
+            settings
+        };
+        let missing = ExportSettings::new(Storage::Folder("/nowhere/at/all".into()), "/gone");
+        let exports =
+            [memory("/a", Some(7)), missing, memory("/a", None), memory("/b", Some(7)), memory("/c", None)];
+        let (served, faults) = backends.examine(&exports, &[]);
+        assert_eq!(served.iter().map(|export| &*export.pseudo).collect::<Vec<_>>(), ["/a", "/c"]);
+        let faults: Vec<_> = faults.iter().map(|fault| format!("{fault:#}")).collect();
+        assert_eq!(faults.len(), 3, "{faults:?}");
+        for (fault, named) in faults.iter().zip(["/nowhere/at/all", "/a", "/b"]) {
+            assert!(fault.contains(named), "{faults:?}");
+        }
+        assert_eq!(backends.used.len(), 4, "those that could be opened");
+    }
 
     #[test]
     fn a_backend_that_a_reload_opens_has_another_name_than_the_one_that_it_replaces() {

@@ -52,7 +52,7 @@ use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use storage::StateStorage;
 use store::Boot;
 pub(crate) use upgrade::binary::started as started_program;
@@ -299,7 +299,7 @@ pub(crate) fn explain(settings: &Settings, principal: &str) -> anyhow::Result<Id
         realms => realms.to_vec(),
     };
     let mapper = Mapper::with_sources(rules(settings, &realms), accounts::sources(settings)?);
-    let clients = ClientRules::new(settings, Instant::now());
+    let clients = ClientRules::new(settings, clock::ServerClock::start(false));
     let seen = |caller: Option<&Caller>| {
         let seen = |export: &ExportSettings| {
             let rules: Vec<_> = export.terms().iter().map(|terms| clients.rule(terms)).collect();

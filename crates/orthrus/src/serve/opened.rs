@@ -100,10 +100,11 @@ impl OpenedServer {
         settings.limits = shared(&settings, descriptors);
         let clock = match inherited {
             Some(inherited) => ServerClock::continued(inherited.hello.began),
-            None => ServerClock::start(),
+            // Without a member that stands still, its cluster goes on.
+            None => ServerClock::start(settings.cluster.is_none()),
         };
-        let began = clock.instant().unwrap_or_else(Instant::now);
-        let clients = ClientRules::new(&settings, began);
+        let began = Instant::now().checked_sub(clock.peek()).unwrap_or_else(Instant::now);
+        let clients = ClientRules::new(&settings, clock.clone());
         let keys = Keys::open(&settings)?.map(Arc::new);
         // Before the state folder: a refused start leaves none, and does not count.
         admission::check(&settings.exports, keys.is_some())?;
@@ -204,7 +205,7 @@ impl OpenedServer {
 
     fn builder(&self, storage: &mut StateStorage) -> anyhow::Result<Builder> {
         let ServerParts { settings, exports, keys, identity, clock, .. } = &self.parts;
-        let clock = *clock;
+        let clock = clock.clone();
         let limits = RpcsecLimits {
             contexts_max: settings.limits.contexts_max,
             identity_refresh: settings.identity.refresh,
@@ -216,7 +217,10 @@ impl OpenedServer {
             None => Box::new(NoKeys),
         };
         let environment = Environment {
-            clock: Box::new(move || clock.now()),
+            clock: {
+                let clock = clock.clone();
+                Box::new(move || clock.now())
+            },
             // Without randomness nothing here is safe, and there is no caller to report to.
             random: Box::new(|bytes| getrandom::fill(bytes).unwrap_or_else(|_| std::process::abort())),
         };
@@ -224,11 +228,9 @@ impl OpenedServer {
             .config(config)
             .identity(identity.clone())
             .records(storage.take_records())
-            .kerberos(acceptor, Box::new(identity.clone()), limits);
-        Ok(match clock.instant() {
-            Some(began) => builder.began(began),
-            None => builder,
-        })
+            .kerberos(acceptor, Box::new(identity.clone()), limits)
+            .real_time();
+        Ok(builder)
     }
 }
 

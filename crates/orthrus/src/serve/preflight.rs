@@ -1,6 +1,7 @@
 //! Tries what a start does, and collects every fault. It serves nothing and leaves nothing behind.
 
 use super::clients::ClientRules;
+use super::clock::ServerClock;
 use super::exports::{Backends, CephNode};
 use super::http_listeners::bind_metrics;
 use super::kerberos::Keys;
@@ -15,7 +16,6 @@ use net::{ListenError, Listener};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Instant;
 
 /// The outcome of a check.
 #[derive(Default)]
@@ -63,20 +63,16 @@ impl Preflight {
 
     /// Opens each export, and looks up the names of its clients.
     fn exports(&mut self, settings: &Settings) {
-        let clients = ClientRules::new(settings, Instant::now());
+        let clients = ClientRules::new(settings, ServerClock::start(false));
         self.faults.extend(clients.examine(settings).into_iter().map(anyhow::Error::msg));
         // The server may be running.
         let ceph = CephNode { identity: None, sessions: None, recall_time: recall_time(settings) };
         let mut backends = Backends::new(clients, settings.limits.open_files_max, None, ceph);
-        let mut served = Vec::new();
         for export in &settings.exports {
             self.keep(own_files::check([export], settings));
-            served.push(export.clone());
-            match self.keep(backends.prepare(&served, &settings.addresses)) {
-                None => _ = served.pop(),
-                Some(prepared) => _ = self.keep(backends.adopt(prepared)),
-            }
         }
+        let (served, faults) = backends.examine(&settings.exports, &settings.addresses);
+        self.faults.extend(faults);
         self.notes.extend(backends.overlaps(&served));
     }
 

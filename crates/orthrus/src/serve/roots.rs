@@ -15,6 +15,9 @@ use vfs_local::{FolderId, LocalBackend};
 
 /// Folders that are remembered of an export. One that is forgotten gets a new key.
 const FOLDERS_MAX: usize = 16;
+/// Folders that are remembered in all. Removed exports keep theirs, in case they come back; beyond
+/// this, those that were served last the longest ago are forgotten.
+const ROOTS_MAX: usize = 65_536;
 /// Bytes of the file: far more than a server has exports.
 const FILE_SIZE_MAX: u64 = 64 << 20;
 /// Stands for the server's own key.
@@ -70,6 +73,10 @@ impl Roots {
         let holds = |last: usize| self.roots.get(last).is_some_and(|last| backend.holds(&last.folder));
         let (root, is_another) = match (known, last) {
             (Some(known), last) => (self.roots.remove(known), last != Some(known)),
+            // The export may be one that was forgotten, which had the server's own key then.
+            (None, None) if self.roots.len() >= ROOTS_MAX => {
+                (Root { export, folder, key: Some(random()?) }, false)
+            }
             (None, None) => (Root { export, folder, key: None }, false),
             (None, Some(last)) if holds(last) => (Root { folder, ..self.roots.remove(last) }, false),
             (None, Some(_)) => (Root { export, folder, key: Some(random()?) }, true),
@@ -89,11 +96,14 @@ impl Roots {
         }
     }
 
-    /// Takes the place of `former`, and puts a difference on stable storage.
+    /// Takes the place of `former`, and puts a difference on stable storage. So many exports are in
+    /// use.
     ///
     /// # Errors
     /// The state folder cannot be written.
-    pub(super) fn replace(self, former: &mut Self) -> anyhow::Result<()> {
+    pub(super) fn replace(mut self, former: &mut Self, in_use: usize) -> anyhow::Result<()> {
+        let surplus = self.roots.len().saturating_sub(ROOTS_MAX.max(in_use));
+        self.roots.drain(..surplus);
         if let Some(directory) = self.directory.as_ref().filter(|_| self.roots != former.roots) {
             // The thread may still have the identity of a caller.
             vfs_local::become_server();
@@ -156,7 +166,7 @@ mod tests {
         assert_eq!(key(&mut roots, &one), None, "the server's own");
         let second = key(&mut roots, &other);
         assert!(second.is_some());
-        roots.clone().replace(&mut Roots::default()).unwrap();
+        roots.clone().replace(&mut Roots::default(), 2).unwrap();
         let mut again = Roots::read(state.path()).unwrap();
         assert_eq!(again, roots);
         std::fs::rename(&one, place.path().join("renamed")).unwrap();
@@ -198,5 +208,24 @@ mod tests {
             key(&mut roots, &folder);
         }
         assert_eq!(roots.roots.len(), FOLDERS_MAX);
+    }
+
+    #[test]
+    fn removed_exports_are_forgotten_at_last_and_come_back_with_a_new_key() {
+        let (state, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let of = |number: usize| Root {
+            export: u32::try_from(1000 + number).unwrap(),
+            folder: FolderId::new(number.to_be_bytes().to_vec()),
+            key: None,
+        };
+        let roots = (0..ROOTS_MAX).map(of).collect();
+        let mut roots = Roots { directory: Some(state.path().to_owned()), roots };
+        let new = key(&mut roots, place.path());
+        assert!(new.is_some(), "it may have been forgotten");
+        roots.replace(&mut Roots::default(), 1).unwrap();
+        let mut again = Roots::read(state.path()).unwrap();
+        assert_eq!((again.roots.len(), again.roots.first()), (ROOTS_MAX, Some(&of(1))));
+        assert_eq!(key(&mut again, place.path()), new);
+        again.replace(&mut Roots::default(), ROOTS_MAX + 1).unwrap();
     }
 }

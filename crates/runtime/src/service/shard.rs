@@ -51,8 +51,8 @@ impl<E: Executor> Service for NfsService<E> {
     }
 
     fn note_wakeup(&self, shard: &mut ShardMemory, at: Instant) {
-        if let Some(began) = self.began {
-            shard.scratch.arrived(at.saturating_duration_since(began));
+        if self.real_time {
+            shard.scratch.arrived(self.server().now().saturating_sub(at.elapsed()));
         }
     }
 

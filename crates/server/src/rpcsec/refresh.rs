@@ -70,7 +70,8 @@ impl Refreshes {
     }
 }
 
-/// Principals without an account whose reason is logged; further ones are only counted.
+/// Principals without an account that are remembered. When there is no room, all are forgotten, and
+/// their reasons are logged again.
 const NOBODIES_LOGGED_MAX: usize = 4096;
 
 /// The principals that have been logged as `nobody`.
@@ -87,11 +88,37 @@ impl Nobodies {
             return;
         };
         Metrics::add(&metrics.contexts_of_nobody, u64::from(!account.machine));
-        if logged.len() < NOBODIES_LOGGED_MAX && logged.insert(principal.to_owned()) {
+        if remember(&mut logged, principal) {
             match account.machine {
                 true => tracing::info!("{principal} acts as nobody: {why}"),
                 false => tracing::warn!("{principal} acts as nobody: {why}"),
             }
         }
+    }
+}
+
+/// Adds a principal. Returns whether it was not there.
+fn remember(logged: &mut HashSet<String>, principal: &str) -> bool {
+    if logged.contains(principal) {
+        return false;
+    }
+    if logged.len() >= NOBODIES_LOGGED_MAX {
+        logged.clear();
+    }
+    logged.insert(principal.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_principal_is_new_once_also_behind_thousands_of_others() {
+        let mut logged = HashSet::new();
+        for number in 0..2 * NOBODIES_LOGGED_MAX {
+            let principal = format!("host/{number}@R");
+            assert!(remember(&mut logged, &principal) && !remember(&mut logged, &principal), "{number}");
+        }
+        assert!(logged.len() <= NOBODIES_LOGGED_MAX);
     }
 }
