@@ -104,6 +104,9 @@ pub struct NfsImage {
     /// Unlocked ranges that the kernel still holds for clients.
     #[n(12)]
     late_ranges: Option<LateRangesImage>,
+    /// Files with state whose backend does not have them.
+    #[n(13)]
+    lost_files: Option<Vec<FileKeyImage>>,
 }
 
 /// The parts of a restored server that are to be resumed once the process serves.
@@ -129,7 +132,7 @@ impl Nfs {
         let Self {
             config,
             exports,
-            former: _,
+            former,
             identity: _,
             choices: _,
             start: _,
@@ -180,6 +183,7 @@ impl Nfs {
             locks_locally: Some(config.local_locks),
             handle_keys: Some(HandleKeyImage::of_all(&exports.snapshot())),
             late_ranges: Some(late_ranges),
+            lost_files: Some(former.lost_files()),
         })
     }
 
@@ -275,7 +279,9 @@ impl Nfs {
         nfs.replies = Replies::restore(image.replies)?;
         nfs.offloads = super::Offloads::restore(image.offloads);
         let keys = FormerKeys::new(image.handle_keys);
-        nfs.former = FormerExports::inherited(&keys, &nfs.exports.snapshot());
+        let lost = image.lost_files.unwrap_or_default().into_iter().map(FileKey::try_from);
+        let lost = lost.collect::<Result<_, ImageError>>()?;
+        nfs.former = FormerExports::inherited(&keys, &nfs.exports.snapshot(), lost);
         let copies = nfs.restore_copies(image.copies, objects, &keys)?;
         Ok((nfs, Resumed { callbacks: image.callbacks, copies }))
     }
