@@ -17,6 +17,8 @@ use std::time::Duration;
 /// The variable that tells a process that its standard input is a handover.
 const VARIABLE: &str = "ORTHRUS_HANDOVER";
 
+/// How often a wait sees whether the server is to end.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the next process may take to read its configuration and to open everything.
 const PREPARE_TIME_MAX: Duration = Duration::from_secs(15);
 /// How long background copies may take for the pieces that they are copying. Clients are served

@@ -1,9 +1,9 @@
 //! The side of the process that hands over.
 
 use super::binary::Binary;
-use super::freeze::Standstill;
+use super::freeze::{Frozen, Standstill};
 use super::starter::Starter;
-use super::{GO_TIME_MAX, PREPARE_TIME_MAX, RESTORE_TIME_MAX};
+use super::{GO_TIME_MAX, LOOK_INTERVAL, PREPARE_TIME_MAX, RESTORE_TIME_MAX};
 use crate::api::UpgradeReport;
 use crate::serve::clock::ServerClock;
 use crate::serve::http::Author;
@@ -28,8 +28,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use vfs::Exports;
 
-/// How often a wait for the next process sees whether the server is to end.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// The time that the next process has to make its socket for administrators. Clients do not notice
 /// it.
 const LISTEN_TIME_MAX: Duration = Duration::from_secs(2);
@@ -161,13 +159,13 @@ impl Upgrades {
         self.sync_records()?;
         let mut successor = self.start(&path)?;
         let version = successor.prepare(self)?;
-        let still = Standstill::begin(service, running, gate, standstill)
+        let still = Standstill::begin(service, running, gate, &self.ends, standstill)
             .context("the server does not come to a standstill")?;
         // The image has no records that wait for the disk, so all of them are written first.
         service.server().engine().write_all_records();
         self.sync_records()?;
         let frozen = still.image(exports)?;
-        successor.restore(&frozen)?;
+        successor.restore(&frozen, &self.ends)?;
         if self.ends.load(Acquire) {
             bail!("the server is to end");
         }
@@ -255,21 +253,29 @@ impl Successor<'_> {
         let HttpSockets { metrics, page } = &parts.http_sockets;
         fds.extend([metrics, page].into_iter().flatten().map(AsFd::as_fd));
         self.send(&upgrades.hello(), &fds, until)?;
+        let answer = self.receive(&upgrades.ends, until).context("the next process does not get ready")?;
+        match answer {
+            SuccessorAnswer::Prepared(version) => Ok(version),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// Receives an answer, unless the server `ends` meanwhile.
+    fn receive(&self, ends: &AtomicBool, until: Instant) -> anyhow::Result<SuccessorAnswer> {
         loop {
-            if upgrades.ends.load(Acquire) {
+            if ends.load(Acquire) {
                 bail!("the server is to end");
             }
             match self.channel.receive(until.min(Instant::now() + LOOK_INTERVAL)) {
-                Ok((SuccessorAnswer::Prepared(version), _)) => return Ok(version),
-                Ok((answer, _)) => return Err(unexpected(answer)),
+                Ok((answer, _)) => return Ok(answer),
                 Err(ChannelError::Silent) if Instant::now() < until => {}
-                Err(error) => return Err(error).context("the next process does not get ready"),
+                Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Sends it the image, and waits until it has restored everything.
-    fn restore(&self, frozen: &super::freeze::Frozen) -> anyhow::Result<()> {
+    /// Sends it the image, and waits until it has restored everything, unless the server `ends`.
+    fn restore(&self, frozen: &Frozen, ends: &AtomicBool) -> anyhow::Result<()> {
         let until = Instant::now() + RESTORE_TIME_MAX;
         let (sockets, objects) = (frozen.sockets.len() as u32, frozen.objects.len() as u32);
         let taken = Order::Take(Taken { sockets, objects });
@@ -277,9 +283,9 @@ impl Successor<'_> {
         for fds in frozen.fds().chunks(FDS_PER_MESSAGE_MAX) {
             self.send(&Order::Descriptors, fds, until)?;
         }
-        match self.channel.receive(until).context("the next process does not restore the state")? {
-            (SuccessorAnswer::Restored, _) => Ok(()),
-            (answer, _) => Err(unexpected(answer)),
+        match self.receive(ends, until).context("the next process does not restore the state")? {
+            SuccessorAnswer::Restored => Ok(()),
+            answer => Err(unexpected(answer)),
         }
     }
 
