@@ -3,7 +3,7 @@
 use super::binary::Binary;
 use super::freeze::{Frozen, Standstill};
 use super::starter::Starter;
-use super::{GO_TIME_MAX, LOOK_INTERVAL, PREPARE_TIME_MAX, RESTORE_TIME_MAX};
+use super::{GO_TIME_MAX, LOOK_INTERVAL, PREPARE_TIME_MAX, restore_time};
 use crate::api::UpgradeReport;
 use crate::serve::clock::ServerClock;
 use crate::serve::http::Author;
@@ -165,7 +165,7 @@ impl Upgrades {
         service.server().engine().write_all_records();
         self.sync_records()?;
         let frozen = still.image(exports)?;
-        successor.restore(&frozen, &self.ends)?;
+        successor.restore(&frozen, self.restore_time(&frozen), &self.ends)?;
         if self.ends.load(Acquire) {
             bail!("the server is to end");
         }
@@ -194,6 +194,16 @@ impl Upgrades {
             copies: counts.copies,
             contexts: service.server().rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len()),
         })
+    }
+
+    /// Returns how long the next process may take to restore everything.
+    fn restore_time(&self, frozen: &Frozen) -> Duration {
+        let server = self.parts.service.server();
+        let state::Counts { opens, lock_stateids, ranges, delegations, sessions, .. } =
+            server.engine().counts();
+        let contexts = server.rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len());
+        let state = opens + lock_stateids + ranges + delegations + sessions + contexts;
+        restore_time(state + frozen.sockets.len(), server.engine().lease())
     }
 
     /// Writes client records that a full disk has kept in memory: the next process reads the file.
@@ -274,9 +284,10 @@ impl Successor<'_> {
         }
     }
 
-    /// Sends it the image, and waits until it has restored everything, unless the server `ends`.
-    fn restore(&self, frozen: &Frozen, ends: &AtomicBool) -> anyhow::Result<()> {
-        let until = Instant::now() + RESTORE_TIME_MAX;
+    /// Sends it the image, and waits until it has restored everything within `time`, unless the
+    /// server `ends`.
+    fn restore(&self, frozen: &Frozen, time: Duration, ends: &AtomicBool) -> anyhow::Result<()> {
+        let until = Instant::now() + time;
         let (sockets, objects) = (frozen.sockets.len() as u32, frozen.objects.len() as u32);
         let taken = Order::Take(Taken { sockets, objects });
         self.send(&taken, &[frozen.image.as_fd()], until)?;
