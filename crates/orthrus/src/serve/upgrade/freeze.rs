@@ -2,7 +2,7 @@
 
 use super::{COPIES_TIME_MAX, LOOK_INTERVAL};
 use anyhow::{Context, bail};
-use handover::{HandoverImage, write_image};
+use handover::{HandoverImage, RecentEventsImage, write_image};
 use net::Running;
 use runtime::{Gate, NfsService};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -98,7 +98,7 @@ impl<'u> Standstill<'u> {
     ///
     /// # Errors
     /// The reason why there is none; the server goes on.
-    pub(super) fn image(&self, exports: &Exports) -> anyhow::Result<Frozen> {
+    pub(super) fn image(&self, exports: &Exports, recent: RecentEventsImage) -> anyhow::Result<Frozen> {
         let (table, orphans) = (exports.snapshot(), Orphans::default());
         let mut objects = OutboundObjects::new(&table, &orphans);
         let server = self.service.image(&mut objects).context("the state cannot be handed over")?;
@@ -112,6 +112,7 @@ impl<'u> Standstill<'u> {
             net: connections.image,
             objects,
             net_counters,
+            recent_events: Some(recent),
             #[cfg(feature = "next-version")]
             of_next_version: Some("unknown to the version before".to_owned()),
         };

@@ -14,7 +14,10 @@ use crate::serve::reload::Reloads;
 use crate::serve::store::Store;
 use crate::service_manager::ServiceManager;
 use anyhow::{Context, bail};
-use handover::{ChannelError, FDS_PER_MESSAGE_MAX, HandoverChannel, Hello, Order, SuccessorAnswer, Taken};
+use handover::{
+    ChannelError, FDS_PER_MESSAGE_MAX, HandoverChannel, Hello, Order, RecentEventsImage, SuccessorAnswer,
+    Taken,
+};
 use net::Running;
 use runtime::{Gate, NfsService};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -102,7 +105,8 @@ impl Upgrades {
     }
 
     /// Hands the server over to the program at `binary`, or else at the path of the start, on
-    /// behalf of `author`. When this returns, the next process serves, and this one ends soon.
+    /// behalf of `author`. `recent` goes with it. When this returns, the next process serves, and
+    /// this one ends soon.
     ///
     /// # Errors
     /// The reason why this process goes on; clients have noticed at most a pause.
@@ -110,6 +114,7 @@ impl Upgrades {
         &self,
         binary: Option<PathBuf>,
         standstill: Duration,
+        recent: RecentEventsImage,
         author: Author,
     ) -> anyhow::Result<UpgradeReport> {
         let Ok(mut serves) = self.attempt.try_lock() else { bail!("another upgrade is being made") };
@@ -118,7 +123,7 @@ impl Upgrades {
         }
         let path = binary.unwrap_or_else(|| self.parts.binary.clone());
         tracing::warn!("upgrade to {} by {author}", path.display());
-        let report = self.attempt(path, standstill);
+        let report = self.attempt(path, standstill, recent);
         match &report {
             Ok(report) => {
                 *serves = true;
@@ -143,7 +148,12 @@ impl Upgrades {
         report
     }
 
-    fn attempt(&self, path: PathBuf, standstill: Duration) -> anyhow::Result<UpgradeReport> {
+    fn attempt(
+        &self,
+        path: PathBuf,
+        standstill: Duration,
+        recent: RecentEventsImage,
+    ) -> anyhow::Result<UpgradeReport> {
         let UpgradeParts { service, running, exports, gate, reloads, manager, .. } = &self.parts;
         let table = exports.snapshot();
         if let Some(export) = table.iter().find(|export| !export.absent && export.backend.heir().is_none()) {
@@ -164,7 +174,7 @@ impl Upgrades {
         // The image has no records that wait for the disk, so all of them are written first.
         service.server().engine().write_all_records();
         self.sync_records()?;
-        let frozen = still.image(exports)?;
+        let frozen = still.image(exports, recent)?;
         successor.restore(&frozen, self.restore_time(&frozen), &self.ends)?;
         if self.ends.load(Acquire) {
             bail!("the server is to end");
