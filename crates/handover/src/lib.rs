@@ -20,7 +20,9 @@ mod messages;
 
 pub use channel::{ChannelError, FDS_PER_MESSAGE_MAX, HandoverChannel};
 pub use image_file::{IMAGE_SIZE_MAX, read_image, write_image};
-pub use messages::{HandoverImage, Hello, Order, StarterAnswer, StarterOrder, SuccessorAnswer, Taken};
+pub use messages::{
+    HandoverImage, Hello, Order, RecentEventsImage, StarterAnswer, StarterOrder, SuccessorAnswer, Taken,
+};
 
 /// The version of the image's meaning.
 pub const MAJOR: u32 = 1;

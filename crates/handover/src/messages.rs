@@ -120,6 +120,9 @@ pub enum SuccessorAnswer {
     Listening,
 }
 
+/// By how much counters of events have grown since each minute of the last hour, the oldest first.
+pub type RecentEventsImage = Vec<Vec<(String, u64)>>;
+
 /// Everything that goes over besides descriptors.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HandoverImage {
@@ -135,9 +138,12 @@ pub struct HandoverImage {
     /// Counters of the network layer by name.
     #[n(3)]
     pub net_counters: Vec<(String, u64)>,
+    /// The events that administrators are warned of.
+    #[n(4)]
+    pub recent_events: Option<RecentEventsImage>,
     /// A field that only the next version has, for tests of compatibility.
     #[cfg(feature = "next-version")]
-    #[n(4)]
+    #[n(5)]
     pub of_next_version: Option<String>,
 }
 

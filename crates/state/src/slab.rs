@@ -1,8 +1,6 @@
 //! Storage with keys that are never confused: an index, and a generation that changes when the
 //! place is used again.
 
-use std::collections::BTreeMap;
-
 /// Names a value of a [`Slab`]; a key of a removed value finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SlabKey {
@@ -131,29 +129,34 @@ impl<T> Slab<T> {
         })
     }
 
-    /// Restores a slab from its places by index, each with its last generation. Places in between
-    /// were never used.
-    pub(crate) fn restore(places: BTreeMap<u32, (u32, Option<T>)>) -> Self {
-        let mut slab = Self::new();
-        for (index, (generation, value)) in places {
-            while slab.entries.len() < index as usize {
-                slab.push_free(0);
-            }
-            match value {
-                Some(value) => {
-                    slab.entries.push(SlabEntry { generation, place: SlabContent::Taken(value) });
-                    slab.len += 1;
-                }
-                None => slab.push_free(generation),
-            }
-        }
-        slab
+    /// Makes a slab with so many places, which were never used, for [`Slab::fill`].
+    pub(crate) fn with_places(places: usize) -> Self {
+        let unused = || SlabEntry { generation: 0, place: SlabContent::Free { next: None } };
+        Self { entries: std::iter::repeat_with(unused).take(places).collect(), free: None, len: 0 }
     }
 
-    fn push_free(&mut self, generation: u32) {
-        let index = self.entries.len() as u32;
-        self.entries.push(SlabEntry { generation, place: SlabContent::Free { next: self.free } });
-        self.free = Some(index);
+    /// Gives a place its value, or the key that a removed value had. Returns false if it has one.
+    pub(crate) fn fill(&mut self, key: SlabKey, value: Option<T>) -> bool {
+        let unused = |entry: &&mut SlabEntry<T>| {
+            entry.generation == 0 && matches!(entry.place, SlabContent::Free { .. })
+        };
+        let Some(entry) = self.entries.get_mut(key.index as usize).filter(unused) else { return false };
+        entry.generation = key.generation;
+        if let Some(value) = value {
+            entry.place = SlabContent::Taken(value);
+            self.len += 1;
+        }
+        true
+    }
+
+    /// Returns the slab with all places filled: the others are free.
+    pub(crate) fn filled(mut self) -> Self {
+        for (index, entry) in (0..).zip(&mut self.entries) {
+            if let SlabContent::Free { next } = &mut entry.place {
+                *next = self.free.replace(index);
+            }
+        }
+        self
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SlabKey, &T)> {

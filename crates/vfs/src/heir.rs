@@ -6,9 +6,8 @@
 use crate::{Broken, Lease, ObjectHandle, OpenFile, RangeLocks, VfsResult};
 use std::{
     any::Any,
-    collections::HashMap,
     fmt,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
@@ -19,14 +18,20 @@ pub type SharedFd = Arc<dyn AsFd + Send + Sync>;
 #[derive(Default)]
 pub struct OutboundFds {
     fds: Vec<SharedFd>,
-    numbers: HashMap<RawFd, u32>,
+    /// Their numbers by descriptor.
+    numbers: Vec<Option<u32>>,
 }
 
 impl OutboundFds {
     /// Adds a descriptor, and returns the number by which the next process finds it.
     pub fn add(&mut self, fd: SharedFd) -> u32 {
         let next = self.fds.len() as u32;
-        let number = *self.numbers.entry(fd.as_fd().as_raw_fd()).or_insert(next);
+        // A descriptor that is open is not negative.
+        let place = fd.as_fd().as_raw_fd() as usize;
+        if place >= self.numbers.len() {
+            self.numbers.resize(place + 1, None);
+        }
+        let number = *self.numbers[place].get_or_insert(next);
         if number == next {
             self.fds.push(fd);
         }
@@ -57,20 +62,31 @@ impl fmt::Debug for OutboundFds {
 
 /// The descriptors from the previous process.
 #[derive(Debug, Default)]
-pub struct InboundFds {
-    fds: Vec<Option<OwnedFd>>,
-    adopted: HashMap<u32, Arc<dyn Any + Send + Sync>>,
+pub struct InboundFds(Vec<InboundFd>);
+
+#[derive(Debug)]
+enum InboundFd {
+    Here(OwnedFd),
+    Adopted(Arc<dyn Any + Send + Sync>),
+    Taken,
 }
 
 impl InboundFds {
     /// Takes descriptors in the order of their numbers.
     pub fn new(fds: impl IntoIterator<Item = OwnedFd>) -> Self {
-        Self { fds: fds.into_iter().map(Some).collect(), adopted: HashMap::new() }
+        Self(fds.into_iter().map(InboundFd::Here).collect())
     }
 
     /// Takes a descriptor that is used once; `None` for one that is not there or was taken.
     pub fn take(&mut self, number: u32) -> Option<OwnedFd> {
-        self.fds.get_mut(number as usize)?.take()
+        let place = self.0.get_mut(number as usize)?;
+        match std::mem::replace(place, InboundFd::Taken) {
+            InboundFd::Here(fd) => Some(fd),
+            other => {
+                *place = other;
+                None
+            }
+        }
     }
 
     /// Returns the value that the first user of a descriptor makes of it, for all of its users.
@@ -80,11 +96,11 @@ impl InboundFds {
         number: u32,
         make: impl FnOnce(OwnedFd) -> T,
     ) -> Option<Arc<T>> {
-        if let Some(adopted) = self.adopted.get(&number) {
+        if let Some(InboundFd::Adopted(adopted)) = self.0.get(number as usize) {
             return Arc::clone(adopted).downcast().ok();
         }
         let adopted = Arc::new(make(self.take(number)?));
-        self.adopted.insert(number, Arc::clone(&adopted) as _);
+        *self.0.get_mut(number as usize)? = InboundFd::Adopted(Arc::clone(&adopted) as _);
         Some(adopted)
     }
 }

@@ -80,6 +80,7 @@ pub(super) struct StartedServer {
     member: Option<Member>,
     /// The observer of all calls, connected before the first one.
     traces: Arc<Traces>,
+    recent: RecentEvents,
 }
 
 impl OpenedServer {
@@ -189,7 +190,8 @@ impl OpenedServer {
         let running = running.context("threads cannot be started")?;
         let counters = image.net_counters.iter();
         running.stats().resume(counters.map(|(name, count)| (name.as_str(), *count)));
-        let server = StartedServer::new(self.parts, service, running, storage, traces)?;
+        let mut server = StartedServer::new(self.parts, service, running, storage, traces)?;
+        server.recent = RecentEvents::inherit(image.recent_events.unwrap_or_default());
         // Nothing changes before it is decided which process serves.
         server.gate.close(std::time::Instant::now());
         server.start_housekeeping()?;
@@ -246,7 +248,8 @@ impl StartedServer {
         let state_dir = state_dir(&parts.settings)?.canonicalize().context("the state folder")?;
         let (running, gate) = (Arc::new(running), Arc::default());
         let StateStorage { member, lock, store, .. } = storage;
-        Ok(Self { parts, service, running, gate, state_dir, lock, store, member, traces })
+        let recent = RecentEvents::default();
+        Ok(Self { parts, service, running, gate, state_dir, lock, store, member, traces, recent })
     }
 
     fn start_housekeeping(&self) -> std::io::Result<()> {
@@ -309,7 +312,7 @@ impl StartedServer {
     ) -> anyhow::Result<()> {
         self.introduce(&process);
         let status = self.status();
-        let Self { parts, service, running, gate, state_dir, lock, store, member, traces } = self;
+        let Self { parts, service, running, gate, state_dir, lock, store, member, traces, recent } = self;
         let ServerParts { as_started, exports, http, audit, identity, .. } = parts;
         let RunningProcess { starter, manager, signals, .. } = process;
         let http_sockets = http.sockets()?;
@@ -360,7 +363,7 @@ impl StartedServer {
             traces,
             audit: audit.clone(),
             membership: member.as_ref().map(Member::membership),
-            recent: RecentEvents::default(),
+            recent,
         };
         let metrics_address = http.serve(&state_dir, parts, &running, &names)?;
         reloads.log_exports();

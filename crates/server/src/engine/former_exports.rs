@@ -1,6 +1,7 @@
 //! State in exports that are not served any more. Clients cannot return it, since the filehandles
 //! are stale, and it keeps the file systems from being unmounted.
 
+use super::fh::image::FileKeyImage;
 use super::{FileKey, Nfs};
 use minicbor::{Decode, Encode};
 use state::RevokedCounts;
@@ -72,11 +73,17 @@ impl FormerKeys {
 }
 
 impl FormerExports {
-    /// Makes the record of a process that takes over from another one.
-    pub(super) fn inherited(keys: &FormerKeys, table: &ExportTable) -> Self {
+    /// Makes the record of a process that takes over from another one, which has found files lost.
+    pub(super) fn inherited(keys: &FormerKeys, table: &ExportTable, lost: Vec<FileKey>) -> Self {
         let is_rekeyed = |export: &&Arc<Export>| keys.of(export) != export.backend.handle_key();
         let rekeyed = table.iter().filter(is_rekeyed).map(|export| export.id).collect();
-        Self(Mutex::new(Former { rekeyed, ..Former::default() }))
+        let lost = lost.into_iter().map(|file| (file.export, file)).collect();
+        Self(Mutex::new(Former { rekeyed, lost, ..Former::default() }))
+    }
+
+    /// Returns the files of [`Former::lost`].
+    pub(super) fn lost_files(&self) -> Vec<FileKeyImage> {
+        self.with(|former| former.lost.iter().map(|(_, file)| file.into()).collect())
     }
 
     fn with<R>(&self, run: impl FnOnce(&mut Former) -> R) -> R {
@@ -222,4 +229,29 @@ fn has_file(table: &ExportTable, file: &FileKey) -> bool {
     }
     let looked = export.backend.getattr(&file.handle);
     !matches!(looked, Err(VfsError::Stale | VfsError::Badhandle | VfsError::Moved))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Object;
+    use vfs::{MemoryBackend, MemoryLimits, Timestamp};
+
+    #[test]
+    fn files_that_an_incomplete_revocation_has_left_go_to_the_next_process() {
+        let table = ExportTable::new(Vec::new(), Timestamp::default()).unwrap();
+        let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
+        let handle = backend.root();
+        let export = Arc::new(Export::new("/export", backend).unwrap());
+        let peer = vfs::ClientPeer { address: ([192, 0, 2, 1], 700).into(), now: Duration::ZERO };
+        let lost = vec![Object::root_of(&export, peer).unwrap().unwrap().other(handle).key()];
+        let inherited = |lost| FormerExports::inherited(&FormerKeys::new(None), &table, lost);
+        let images = inherited(lost.clone()).lost_files();
+        let again: Vec<_> = images.into_iter().map(|image| FileKey::try_from(image).unwrap()).collect();
+        assert_eq!(again, lost);
+        assert_eq!(
+            inherited(again).with(|former| former.lost.clone()),
+            HashSet::from([(lost[0].export, lost[0])])
+        );
+    }
 }

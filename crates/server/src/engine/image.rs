@@ -9,7 +9,7 @@ pub use objects::{InboundObjects, ObjectsImage, OutboundObjects};
 
 use super::fh::image::FileKeyImage;
 use super::former_exports::{FormerExports, FormerKeys, HandleKeyImage};
-use super::local_locks::{LocalLocks, LocalLocksImage};
+use super::local_locks::{LateRangesImage, LocalLocks, LocalLocksImage};
 use super::offload::image::{BackgroundCopyImage, OffloadsImage};
 use super::program_waits::ProgramWaits;
 use super::program_waits::image::FileWaitsImage;
@@ -101,6 +101,12 @@ pub struct NfsImage {
     locks_locally: Option<bool>,
     #[n(11)]
     handle_keys: Option<Vec<HandleKeyImage>>,
+    /// Unlocked ranges that the kernel still holds for clients.
+    #[n(12)]
+    late_ranges: Option<LateRangesImage>,
+    /// Files with state whose backend does not have them.
+    #[n(13)]
+    lost_files: Option<Vec<FileKeyImage>>,
 }
 
 /// The parts of a restored server that are to be resumed once the process serves.
@@ -126,7 +132,7 @@ impl Nfs {
         let Self {
             config,
             exports,
-            former: _,
+            former,
             identity: _,
             choices: _,
             start: _,
@@ -162,12 +168,13 @@ impl Nfs {
                 payloads.len() as u32 - 1
             },
         )?;
+        let (local_locks, late_ranges) = local_locks.image(objects)?;
         Ok(NfsImage {
             state,
             payloads,
             write_verifier: self.last_write_verifier(),
             callbacks: callbacks.image(),
-            local_locks: local_locks.image(objects)?,
+            local_locks,
             program_waits: program_waits.image(objects),
             replies: replies.image(),
             offloads: offloads.image(),
@@ -175,6 +182,8 @@ impl Nfs {
             breaks: breaks.image(),
             locks_locally: Some(config.local_locks),
             handle_keys: Some(HandleKeyImage::of_all(&exports.snapshot())),
+            late_ranges: Some(late_ranges),
+            lost_files: Some(former.lost_files()),
         })
     }
 
@@ -264,12 +273,15 @@ impl Nfs {
         parts.config.local_locks &= image.locks_locally.unwrap_or(true) || state.counts().ranges == 0;
         let mut nfs = Self::of_parts(parts, state.with_shared(FileKey::is_shared), Duration::ZERO);
         nfs.breaks = breaks;
-        nfs.local_locks = LocalLocks::restore(image.local_locks, objects)?;
+        let late_ranges = image.late_ranges.unwrap_or_default();
+        nfs.local_locks = LocalLocks::restore(image.local_locks, late_ranges, objects)?;
         nfs.program_waits = ProgramWaits::restore(image.program_waits, objects)?;
         nfs.replies = Replies::restore(image.replies)?;
         nfs.offloads = super::Offloads::restore(image.offloads);
         let keys = FormerKeys::new(image.handle_keys);
-        nfs.former = FormerExports::inherited(&keys, &nfs.exports.snapshot());
+        let lost = image.lost_files.unwrap_or_default().into_iter().map(FileKey::try_from);
+        let lost = lost.collect::<Result<_, ImageError>>()?;
+        nfs.former = FormerExports::inherited(&keys, &nfs.exports.snapshot(), lost);
         let copies = nfs.restore_copies(image.copies, objects, &keys)?;
         Ok((nfs, Resumed { callbacks: image.callbacks, copies }))
     }

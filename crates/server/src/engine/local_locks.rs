@@ -13,7 +13,7 @@ use super::{
 use nfs4::Nfsstat4;
 use state::{Lock, LockDenied, LockError, LockMode, LockRange};
 use std::time::Duration;
-pub(super) use turns::{LocalLocks, LocalLocksImage};
+pub(super) use turns::{LateRangesImage, LocalLocks, LocalLocksImage};
 use turns::{LockTurn, TurnEnd};
 use vfs::{LockKind, LockOutcome, OFFSET_MAX, OpenAccess, RangeLocks, VfsError, VfsResult};
 
@@ -48,28 +48,68 @@ impl Nfs {
             return;
         }
         for (file, range) in unlocked {
-            let Some(turn) = self.local_locks.turn_to_unlock(&file, range) else { continue };
-            self.bring_up_to_date(&turn, range, now);
+            let Some(mut turn) = self.local_locks.turn_to_unlock(&file, range) else { continue };
+            self.bring_up_to_date(&mut turn, range, now);
             self.end_turn(turn, now);
         }
     }
 
+    /// Updates the file systems for some of the ranges that clients have unlocked in files with
+    /// very many locks. Returns whether others remain.
+    pub fn unlock_late(&self, now: Duration) -> bool {
+        if let Some(turn) = self.local_locks.late_turn() {
+            self.end_turn(turn, now);
+        }
+        self.local_locks.has_late()
+    }
+
     /// Sets the file system's locks of a range to the clients', and logs a failure.
-    fn bring_up_to_date(&self, turn: &LockTurn<'_>, range: LockRange, now: Duration) {
-        let Some(locks) = turn.locks() else { return };
-        if let Err(error) = self.reconcile(&**locks, turn.file(), range) {
+    fn bring_up_to_date(&self, turn: &mut LockTurn<'_>, range: LockRange, now: Duration) {
+        if let Err(error) = self.reconcile(turn, range) {
             self.local_locks.note_stale(now, error);
         }
     }
 
-    /// Sets the file system's locks of a range to the clients'. The caller holds the file's turn.
-    /// There is no conflict, since the file system already holds all locks of clients.
-    fn reconcile(&self, locks: &dyn RangeLocks, file: &FileKey, range: LockRange) -> VfsResult<()> {
-        let mut outcome = Ok(());
-        for (piece, locked) in self.state.locks().locked_within(file, range) {
-            outcome = outcome.and(locks.set(piece.offset(), piece.last(), locked.map(kind)).map(drop));
+    /// Sets the file system's locks of a range to the clients', and leaves to housekeeping what
+    /// would make the turn too long. There is no conflict, since the file system already holds all
+    /// locks of clients.
+    fn reconcile(&self, turn: &mut LockTurn<'_>, range: LockRange) -> VfsResult<()> {
+        let Some(locks) = turn.locks().cloned() else { return Ok(()) };
+        let (mut outcome, mut rest) = (Ok(()), Some(range));
+        while let Some(range) = rest {
+            if turn.looks == 0 {
+                turn.leave(range);
+                break;
+            }
+            let (done, next) = self.reconcile_some(turn, &*locks, range);
+            (outcome, rest) = (outcome.and(done), next);
         }
         outcome
+    }
+
+    /// Does so with a part of the range, and returns the rest.
+    fn reconcile_some(
+        &self,
+        turn: &mut LockTurn<'_>,
+        locks: &dyn RangeLocks,
+        range: LockRange,
+    ) -> (VfsResult<()>, Option<LockRange>) {
+        // The kernel looks through all of them for each call.
+        let looks = 1 + self.state.locks().ranges_of(turn.file());
+        let pieces = self.state.locks().locked_first(turn.file(), range, turn.looks / looks);
+        let (mut outcome, mut next) = (Ok(()), Some(range.offset()));
+        for (piece, locked) in pieces {
+            // The file system has no stronger lock than one for writing.
+            if locked != Some(LockMode::Write) {
+                if turn.looks == 0 {
+                    break;
+                }
+                turn.looks = turn.looks.saturating_sub(looks);
+                outcome = outcome.and(locks.set(piece.offset(), piece.last(), locked.map(kind)).map(drop));
+            }
+            next = piece.last().checked_add(1);
+        }
+        (outcome, next.and_then(|next| LockRange::of_bytes(next, range.last())))
     }
 
     /// Ends a turn after the ranges that were unlocked meanwhile are updated, and releases a file
@@ -80,7 +120,7 @@ impl Nfs {
             match turn.end(|| self.state.locks().has_locks(&file)) {
                 TurnEnd::Ended => return,
                 TurnEnd::Unlocked(ranges) => {
-                    ranges.into_iter().for_each(|range| self.bring_up_to_date(&turn, range, now));
+                    ranges.into_iter().for_each(|range| self.bring_up_to_date(&mut turn, range, now));
                 }
                 TurnEnd::Release(locks) => {
                     if let Err(error) = locks.set(0, u64::MAX, None) {
@@ -142,9 +182,9 @@ impl Compound<'_> {
         if !self.prepare(turn, &payload, request.mode)? {
             return lock();
         }
-        let Some(locks) = turn.locks() else { return lock() };
+        let Some(locks) = turn.locks().cloned() else { return lock() };
         let before = self.state().locks().locked_within(file, range);
-        let answer = self.raise(&**locks, &before, range, request.mode);
+        let answer = self.raise(&*locks, &before, range, request.mode);
         let locked = match answer {
             Ok(KernelLock::Granted) => lock(),
             Ok(KernelLock::Refused(_)) if request.reclaim && self.nfs.awaits_release(self.now()) => {
@@ -154,7 +194,7 @@ impl Compound<'_> {
             Ok(KernelLock::Refused(found)) => {
                 if self.state().locks().wait_for_program(client, request) {
                     let waits = &self.nfs.program_waits;
-                    waits.add(*file, range, kind(request.mode), locks, self.now());
+                    waits.add(*file, range, kind(request.mode), &locks, self.now());
                 }
                 Err(LockError::Denied(denied(found, range, request.mode)).into())
             }
@@ -165,7 +205,7 @@ impl Compound<'_> {
         };
         // Undoes a lock that failed, and downgrades a range that was locked for writing before.
         if locked.is_err() || before.iter().any(|(_, before)| *before > Some(request.mode)) {
-            let reconciled = self.nfs.reconcile(&**locks, file, range);
+            let reconciled = self.nfs.reconcile(turn, range);
             if let (Err(error), Ok(_)) = (reconciled, &locked) {
                 self.nfs.local_locks.note_stale(self.now(), error);
             }
@@ -241,8 +281,8 @@ impl Compound<'_> {
         mode: LockMode,
     ) -> VfsResult<KernelLock> {
         let kind = kind(mode);
-        for (piece, _) in before.iter().filter(|(_, locked)| *locked < Some(mode)) {
-            if locks.set(piece.offset(), piece.last(), Some(kind))? == LockOutcome::Conflict {
+        for missing in missing(before, mode) {
+            if locks.set(missing.offset(), missing.last(), Some(kind))? == LockOutcome::Conflict {
                 return Ok(KernelLock::Refused(locks.find(range.offset(), range.last(), kind)?));
             }
         }
@@ -298,6 +338,17 @@ impl Compound<'_> {
     }
 }
 
+/// Returns the ranges to lock so that all pieces have a lock of this mode at least. The kernel
+/// looks through all locks of the file for each, so they are few: pieces in between may have it
+/// already.
+fn missing(before: &[(LockRange, Option<LockMode>)], mode: LockMode) -> impl Iterator<Item = LockRange> + '_ {
+    before.split(move |(_, locked)| *locked > Some(mode)).filter_map(move |pieces| {
+        let mut missing = pieces.iter().filter(|(_, locked)| *locked < Some(mode)).map(|(piece, _)| *piece);
+        let first = missing.next()?;
+        Some(missing.next_back().map_or(first, |last| first.hull(last)))
+    })
+}
+
 /// Returns whether a range has only some of the bytes from 2^63-1 to the end.
 fn splits_the_end(range: LockRange) -> bool {
     range.last() > OFFSET_MAX && (range.offset() > OFFSET_MAX || range.last() < u64::MAX)
@@ -334,5 +385,23 @@ impl From<LockError> for LockFailure {
 impl<E: Into<OpStop>> From<E> for LockFailure {
     fn from(stop: E) -> Self {
         Self::Stopped(stop.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_over_many_gaps_is_one_call_unless_it_would_weaken_another() {
+        // RFC 8881 section 18.10.3
+        let range = |first, last| LockRange::of_bytes(first, last).unwrap();
+        let piece = |(first, locked)| (range(first, first + 9), locked);
+        let (read, write) = (Some(LockMode::Read), Some(LockMode::Write));
+        let before = [(0, read), (10, None), (20, read), (30, None), (40, write), (50, read), (60, None)];
+        let before = before.map(piece);
+        let missing = |mode| missing(&before, mode).collect::<Vec<_>>();
+        assert_eq!(missing(LockMode::Read), [range(10, 39), range(60, 69)]);
+        assert_eq!(missing(LockMode::Write), [range(0, 69)]);
     }
 }

@@ -181,6 +181,7 @@ impl Nfs {
         if expired > 0 {
             tracing::info!(clients = expired, "leases ran out");
         }
+        self.unlock_late(now);
         self.revoke_late(now);
         self.callback_housekeeping(now);
     }

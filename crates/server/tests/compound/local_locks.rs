@@ -212,15 +212,45 @@ fn stateid_of(stateid: Stateid4) -> Stateid4 {
     Stateid4 { seqid: 0, ..stateid }
 }
 
+/// Locks a byte for writing by a lock-owner that has a stateid.
+fn lock_byte(lock_stateid: Stateid4, offset: u64) -> NfsArgop4<'static> {
+    let locker = Locker4::FALSE(ExistLockOwner4 { lock_stateid, lock_seqid: 0 });
+    NfsArgop4::OP_LOCK(Lock4Args { locktype: WRITE_LT, reclaim: false, offset, length: 1, locker })
+}
+
+#[test]
+fn ranges_between_very_many_others_are_unlocked_in_steps() // RFC 8881 section 18.12.3
+{
+    const RANGES: u64 = 3000;
+    let (place, server) = server();
+    let mut world = LockWorld::new(&place, &server);
+    let mut locker = |offset, owner| stateid_of(locked(&world.lock(WRITE_LT, offset, 1, owner).ok()));
+    let (a, b) = (locker(0, b"a"), locker(2, b"b"));
+    for offset in (4..4 * RANGES).step_by(4) {
+        world.alice.run(vec![put(&world.fh), lock_byte(a, offset), lock_byte(b, offset + 2)]).ok();
+    }
+    world.unlock(a, 0, u64::MAX);
+    let last = 4 * (RANGES - 1);
+    assert!(world.local.may(true, 0, 1));
+    assert!(!world.local.may(true, last, 1), "that would keep the thread for long");
+    world.lock(WRITE_LT, last - 4, 1, b"c").ok();
+    world.lock(READ_LT, last, 1, b"d").ok();
+    while server.nfs.unlock_late(Duration::ZERO) {}
+    for offset in (0..4 * RANGES).step_by(2) {
+        let is_free = offset % 4 == 0 && offset < last - 4;
+        assert_eq!(world.local.may(true, offset, 1), is_free, "{offset}");
+        assert_eq!(world.local.may(false, offset, 1), is_free || offset == last, "{offset}");
+    }
+    world.alice.run(vec![put(&world.fh), close(world.open)]).ok();
+    assert!(world.local.lock(true, 0, 0));
+}
+
 #[test]
 fn changes_of_a_file_with_very_many_locks_leave_the_threads_of_shards() {
     let (place, server) = server();
     let mut world = LockWorld::new(&place, &server);
     let stateid = stateid_of(locked(&world.lock(WRITE_LT, 0, 1, b"a").ok()));
-    let more = |offset| {
-        let locker = Locker4::FALSE(ExistLockOwner4 { lock_stateid: stateid, lock_seqid: 0 });
-        NfsArgop4::OP_LOCK(Lock4Args { locktype: WRITE_LT, reclaim: false, offset, length: 1, locker })
-    };
+    let more = |offset| lock_byte(stateid, offset);
     try_on(&world.alice, 1, 1, vec![put(&world.fh), more(2)]).answered(NFS4_OK);
     for offset in (4..260).step_by(2) {
         world.alice.run(vec![put(&world.fh), more(offset)]).ok();

@@ -67,6 +67,17 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
+    /// Returns the first of these pieces, up to the end of the range or to where an owner has more
+    /// than `max` locked ranges.
+    pub fn locked_first(&self, file: &F, range: LockRange, max: usize) -> Vec<(LockRange, Option<LockMode>)> {
+        let held = &mut Held::nothing();
+        let files = self.state.files.read(held, file);
+        match files.get(file) {
+            Some(file) => file.ranges.coverage(file.ranges.part_with(range, max)),
+            None => vec![(range, None)],
+        }
+    }
+
     /// Returns whether anybody has locked anything of a file.
     pub fn has_locks(&self, file: &F) -> bool {
         self.ranges_of(file) > 0

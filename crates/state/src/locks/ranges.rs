@@ -31,8 +31,13 @@ impl LockRange {
     }
 
     /// Makes a range of its first and last byte; `None` if it is empty.
-    pub(crate) fn of_bytes(first: u64, last: u64) -> Option<Self> {
+    pub fn of_bytes(first: u64, last: u64) -> Option<Self> {
         (first <= last).then_some(Self { first, last })
+    }
+
+    /// Returns the range from the first byte of both ranges to the last.
+    pub fn hull(self, other: Self) -> Self {
+        Self { first: self.first.min(other.first), last: self.last.max(other.last) }
     }
 
     /// All bytes that can be locked.
@@ -163,6 +168,15 @@ impl<H: Copy + Ord> RangeTable<H> {
         let ranges = self.holders.get(&holder)?;
         let ((first, _), (_, (last, _))) = (ranges.first_key_value()?, ranges.last_key_value()?);
         Some(LockRange { first: *first, last: *last })
+    }
+
+    /// Returns the part of a range, from its first byte on, in which no holder has more than `max`
+    /// ranges; `max` is at least one.
+    pub(crate) fn part_with(&self, range: LockRange, max: usize) -> LockRange {
+        // Of one holder, only the first range can begin before the part.
+        let others = self.holders.values().filter_map(|ranges| overlapping(ranges, range).nth(max.max(1)));
+        let end = others.map(|(held, _)| held.first).min();
+        end.map_or(range, |end| LockRange { last: end - 1, ..range })
     }
 
     /// Returns the strongest lock of all holders on the bytes of a range, in pieces that follow

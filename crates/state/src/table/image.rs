@@ -7,7 +7,6 @@ use crate::sync::RwLock;
 use crate::table::{Stripe, Stripes};
 use image::{ImageError, ensure};
 use minicbor::{Decode, Encode};
-use std::collections::BTreeMap;
 
 /// A key in an image: index and generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
@@ -72,24 +71,27 @@ impl<T> Table<T> {
         mut make: impl FnMut(SlabKey, R) -> Result<T, ImageError>,
     ) -> Result<Self, ImageError> {
         let TableImage { taken, free } = image;
+        let mut places = [0; STRIPES];
+        for key in taken.iter().map(|(key, _)| key).chain(&free) {
+            let SlabKey { index, .. } = SlabKey::from(*key);
+            let places = &mut places[index as usize % STRIPES];
+            *places = (*places).max((index >> STRIPE_BITS) as usize + 1);
+        }
         let listed = taken.len() + free.len();
-        let mut stripes: Vec<BTreeMap<u32, (u32, Option<T>)>> =
-            (0..STRIPES).map(|_| BTreeMap::new()).collect();
-        let mut add = |key: SlabKey, value| {
-            let SlabKey { index, generation } = inner(key);
-            let stripe = stripes.get_mut(key.index as usize % STRIPES);
-            let before = stripe.and_then(|stripe| stripe.insert(index, (generation, value)));
-            ensure(before.is_none(), "a key is listed twice")
+        let all = places.iter().sum::<usize>();
+        ensure(all <= listed * PLACES_PER_ENTRY_MAX, "a table with large gaps")?;
+        let mut slabs = places.map(Slab::with_places);
+        let mut fill = |key: SlabKey, value| {
+            let is_first = slabs[key.index as usize % STRIPES].fill(inner(key), value);
+            ensure(is_first, "a key is listed twice")
         };
         for (key, value) in taken {
             let key = SlabKey::from(key);
             ensure(key.is_usable(), "a key that no table gives out")?;
-            add(key, Some(make(key, value)?))?;
+            fill(key, Some(make(key, value)?))?;
         }
-        free.into_iter().try_for_each(|key| add(key.into(), None))?;
-        let places = stripes.iter().filter_map(BTreeMap::last_key_value).map(|(last, _)| *last as usize + 1);
-        ensure(places.sum::<usize>() <= listed * PLACES_PER_ENTRY_MAX, "a table with large gaps")?;
-        let stripes = stripes.into_iter().map(|places| Stripe(Leaf::new(RwLock::new(Slab::restore(places)))));
+        free.into_iter().try_for_each(|key| fill(key.into(), None))?;
+        let stripes = slabs.into_iter().map(|slab| Stripe(Leaf::new(RwLock::new(slab.filled()))));
         Ok(Self { stripes: Stripes(stripes.collect()) })
     }
 }

@@ -1,7 +1,7 @@
 //! Changes of the running server. The log says who asked for each.
 
 use super::problem::{Answer, Refusal};
-use super::{Api, ApiParts};
+use super::{Api, ApiParts, recent};
 use crate::api::{
     ChangeReport, DrainRequest, EvictRequest, Problem, RevokeRequest, UpgradeOutcome, UpgradeRequest, WebLink,
 };
@@ -181,7 +181,8 @@ pub(super) async fn upgrade(
             return Ok(UpgradeOutcome { upgraded: None, lines: run_reload(parts, author)? });
         }
         let standstill = standstill_ms.map_or(STANDSTILL_TIME, Duration::from_millis);
-        let report = parts.upgrades.run(binary, standstill.min(STANDSTILL_TIME_MAX), author);
+        let recent = recent::image(parts);
+        let report = parts.upgrades.run(binary, standstill.min(STANDSTILL_TIME_MAX), recent, author);
         let report = report.map_err(refuse)?;
         Ok(UpgradeOutcome { lines: report.lines(), upgraded: Some(report) })
     })

@@ -1,13 +1,14 @@
 //! The standstill of the old process, and its image.
 
-use super::COPIES_TIME_MAX;
+use super::{COPIES_TIME_MAX, LOOK_INTERVAL};
 use anyhow::{Context, bail};
-use handover::{HandoverImage, write_image};
+use handover::{HandoverImage, RecentEventsImage, write_image};
 use net::Running;
 use runtime::{Gate, NfsService};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use server::engine::OutboundObjects;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use std::time::{Duration, Instant};
 use vfs::{Exports, OutboundFds};
 use vfs_local::Orphans;
@@ -44,7 +45,7 @@ impl Frozen {
 }
 
 impl<'u> Standstill<'u> {
-    /// Brings the server to a standstill within `time`.
+    /// Brings the server to a standstill within `time`, unless it `ends`.
     ///
     /// # Errors
     /// Names the work that does not end; the server goes on.
@@ -52,14 +53,15 @@ impl<'u> Standstill<'u> {
         service: &'u Arc<NfsService>,
         running: &'u Running,
         gate: &'u Gate,
+        ends: &AtomicBool,
         time: Duration,
     ) -> anyhow::Result<Self> {
         let mut still = Self { service, running, gate, since: Instant::now(), goes_on: true };
         service.pause_copies();
-        if !service.wait_for_copies(Instant::now() + COPIES_TIME_MAX) {
+        if !wait(ends, Instant::now() + COPIES_TIME_MAX, |until| service.wait_for_copies(until))? {
             bail!("a background copy waits for a file system");
         }
-        if !gate.close(Instant::now() + COPIES_TIME_MAX) {
+        if !wait(ends, Instant::now() + COPIES_TIME_MAX, |until| gate.close(until))? {
             bail!("housekeeping waits for a file system");
         }
         let since = Instant::now();
@@ -68,9 +70,14 @@ impl<'u> Standstill<'u> {
             bail!("a thread that serves connections is busy: {}", running.shards().unfinished().join(", "));
         }
         let (patience, until) = (since + time / PATIENCE_PART, since + time);
-        if let Err(calls) = service.wait_for_calls(patience, until) {
+        let mut left = 0;
+        let calls_end = |until| {
+            left = service.wait_for_calls(patience, until).err().unwrap_or(0);
+            left == 0
+        };
+        if !wait(ends, until, calls_end)? {
             bail!(
-                "{calls} call(s) have not ended within {} ms ({}); wait longer with --wait, or see to the file system \
+                "{left} call(s) have not ended within {} ms ({}); wait longer with --wait, or see to the file system \
                  that hangs",
                 time.as_millis(),
                 service.busy_with().join(", ")
@@ -91,7 +98,7 @@ impl<'u> Standstill<'u> {
     ///
     /// # Errors
     /// The reason why there is none; the server goes on.
-    pub(super) fn image(&self, exports: &Exports) -> anyhow::Result<Frozen> {
+    pub(super) fn image(&self, exports: &Exports, recent: RecentEventsImage) -> anyhow::Result<Frozen> {
         let (table, orphans) = (exports.snapshot(), Orphans::default());
         let mut objects = OutboundObjects::new(&table, &orphans);
         let server = self.service.image(&mut objects).context("the state cannot be handed over")?;
@@ -105,6 +112,7 @@ impl<'u> Standstill<'u> {
             net: connections.image,
             objects,
             net_counters,
+            recent_events: Some(recent),
             #[cfg(feature = "next-version")]
             of_next_version: Some("unknown to the version before".to_owned()),
         };
@@ -118,6 +126,30 @@ impl<'u> Standstill<'u> {
     }
 }
 
+/// Waits in short steps, each until the time that `step` gets, so that the end of the server does
+/// not wait. Returns whether a step was the last.
+///
+/// # Errors
+/// The server ends.
+pub(super) fn wait(
+    ends: &AtomicBool,
+    until: Instant,
+    mut step: impl FnMut(Instant) -> bool,
+) -> anyhow::Result<bool> {
+    loop {
+        if ends.load(Acquire) {
+            bail!("the server is to end");
+        }
+        let now = Instant::now();
+        if step(until.min(now + LOOK_INTERVAL)) {
+            return Ok(true);
+        }
+        if now >= until {
+            return Ok(false);
+        }
+    }
+}
+
 impl Drop for Standstill<'_> {
     fn drop(&mut self) {
         if self.goes_on {
@@ -125,5 +157,29 @@ impl Drop for Standstill<'_> {
             self.gate.open();
             self.service.resume_copies();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_goes_on_until_its_last_step_or_its_time_or_the_end_of_the_server() {
+        let ends = AtomicBool::new(false);
+        let (mut steps, hour) = (0, Duration::from_secs(3600));
+        let third = |until: Instant| {
+            steps += 1;
+            assert!(until <= Instant::now() + LOOK_INTERVAL);
+            steps == 3
+        };
+        assert!(wait(&ends, Instant::now() + hour, third).unwrap());
+        assert!(!wait(&ends, Instant::now(), |_| false).unwrap());
+        let end = |_| {
+            ends.store(true, std::sync::atomic::Ordering::Release);
+            false
+        };
+        assert!(wait(&ends, Instant::now() + hour, end).is_err());
+        assert!(wait(&ends, Instant::now() + hour, |_| panic!("a step of a server that ends")).is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! The side of the process that hands over.
 
 use super::binary::Binary;
-use super::freeze::Standstill;
+use super::freeze::{Frozen, Standstill};
 use super::starter::Starter;
-use super::{GO_TIME_MAX, PREPARE_TIME_MAX, RESTORE_TIME_MAX};
+use super::{GO_TIME_MAX, LOOK_INTERVAL, PREPARE_TIME_MAX, restore_time};
 use crate::api::UpgradeReport;
 use crate::serve::clock::ServerClock;
 use crate::serve::http::Author;
@@ -14,7 +14,10 @@ use crate::serve::reload::Reloads;
 use crate::serve::store::Store;
 use crate::service_manager::ServiceManager;
 use anyhow::{Context, bail};
-use handover::{ChannelError, FDS_PER_MESSAGE_MAX, HandoverChannel, Hello, Order, SuccessorAnswer, Taken};
+use handover::{
+    ChannelError, FDS_PER_MESSAGE_MAX, HandoverChannel, Hello, Order, RecentEventsImage, SuccessorAnswer,
+    Taken,
+};
 use net::Running;
 use runtime::{Gate, NfsService};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,8 +31,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use vfs::Exports;
 
-/// How often a wait for the next process sees whether the server is to end.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// The time that the next process has to make its socket for administrators. Clients do not notice
 /// it.
 const LISTEN_TIME_MAX: Duration = Duration::from_secs(2);
@@ -104,7 +105,8 @@ impl Upgrades {
     }
 
     /// Hands the server over to the program at `binary`, or else at the path of the start, on
-    /// behalf of `author`. When this returns, the next process serves, and this one ends soon.
+    /// behalf of `author`. `recent` goes with it. When this returns, the next process serves, and
+    /// this one ends soon.
     ///
     /// # Errors
     /// The reason why this process goes on; clients have noticed at most a pause.
@@ -112,6 +114,7 @@ impl Upgrades {
         &self,
         binary: Option<PathBuf>,
         standstill: Duration,
+        recent: RecentEventsImage,
         author: Author,
     ) -> anyhow::Result<UpgradeReport> {
         let Ok(mut serves) = self.attempt.try_lock() else { bail!("another upgrade is being made") };
@@ -120,7 +123,7 @@ impl Upgrades {
         }
         let path = binary.unwrap_or_else(|| self.parts.binary.clone());
         tracing::warn!("upgrade to {} by {author}", path.display());
-        let report = self.attempt(path, standstill);
+        let report = self.attempt(path, standstill, recent);
         match &report {
             Ok(report) => {
                 *serves = true;
@@ -145,7 +148,12 @@ impl Upgrades {
         report
     }
 
-    fn attempt(&self, path: PathBuf, standstill: Duration) -> anyhow::Result<UpgradeReport> {
+    fn attempt(
+        &self,
+        path: PathBuf,
+        standstill: Duration,
+        recent: RecentEventsImage,
+    ) -> anyhow::Result<UpgradeReport> {
         let UpgradeParts { service, running, exports, gate, reloads, manager, .. } = &self.parts;
         let table = exports.snapshot();
         if let Some(export) = table.iter().find(|export| !export.absent && export.backend.heir().is_none()) {
@@ -161,13 +169,13 @@ impl Upgrades {
         self.sync_records()?;
         let mut successor = self.start(&path)?;
         let version = successor.prepare(self)?;
-        let still = Standstill::begin(service, running, gate, standstill)
+        let still = Standstill::begin(service, running, gate, &self.ends, standstill)
             .context("the server does not come to a standstill")?;
         // The image has no records that wait for the disk, so all of them are written first.
         service.server().engine().write_all_records();
         self.sync_records()?;
-        let frozen = still.image(exports)?;
-        successor.restore(&frozen)?;
+        let frozen = still.image(exports, recent)?;
+        successor.restore(&frozen, self.restore_time(&frozen), &self.ends)?;
         if self.ends.load(Acquire) {
             bail!("the server is to end");
         }
@@ -196,6 +204,16 @@ impl Upgrades {
             copies: counts.copies,
             contexts: service.server().rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len()),
         })
+    }
+
+    /// Returns how long the next process may take to restore everything.
+    fn restore_time(&self, frozen: &Frozen) -> Duration {
+        let server = self.parts.service.server();
+        let state::Counts { opens, lock_stateids, ranges, delegations, sessions, .. } =
+            server.engine().counts();
+        let contexts = server.rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len());
+        let state = opens + lock_stateids + ranges + delegations + sessions + contexts;
+        restore_time(state + frozen.sockets.len(), server.engine().lease())
     }
 
     /// Writes client records that a full disk has kept in memory: the next process reads the file.
@@ -255,31 +273,40 @@ impl Successor<'_> {
         let HttpSockets { metrics, page } = &parts.http_sockets;
         fds.extend([metrics, page].into_iter().flatten().map(AsFd::as_fd));
         self.send(&upgrades.hello(), &fds, until)?;
+        let answer = self.receive(&upgrades.ends, until).context("the next process does not get ready")?;
+        match answer {
+            SuccessorAnswer::Prepared(version) => Ok(version),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// Receives an answer, unless the server `ends` meanwhile.
+    fn receive(&self, ends: &AtomicBool, until: Instant) -> anyhow::Result<SuccessorAnswer> {
         loop {
-            if upgrades.ends.load(Acquire) {
+            if ends.load(Acquire) {
                 bail!("the server is to end");
             }
             match self.channel.receive(until.min(Instant::now() + LOOK_INTERVAL)) {
-                Ok((SuccessorAnswer::Prepared(version), _)) => return Ok(version),
-                Ok((answer, _)) => return Err(unexpected(answer)),
+                Ok((answer, _)) => return Ok(answer),
                 Err(ChannelError::Silent) if Instant::now() < until => {}
-                Err(error) => return Err(error).context("the next process does not get ready"),
+                Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Sends it the image, and waits until it has restored everything.
-    fn restore(&self, frozen: &super::freeze::Frozen) -> anyhow::Result<()> {
-        let until = Instant::now() + RESTORE_TIME_MAX;
+    /// Sends it the image, and waits until it has restored everything within `time`, unless the
+    /// server `ends`.
+    fn restore(&self, frozen: &Frozen, time: Duration, ends: &AtomicBool) -> anyhow::Result<()> {
+        let until = Instant::now() + time;
         let (sockets, objects) = (frozen.sockets.len() as u32, frozen.objects.len() as u32);
         let taken = Order::Take(Taken { sockets, objects });
         self.send(&taken, &[frozen.image.as_fd()], until)?;
         for fds in frozen.fds().chunks(FDS_PER_MESSAGE_MAX) {
             self.send(&Order::Descriptors, fds, until)?;
         }
-        match self.channel.receive(until).context("the next process does not restore the state")? {
-            (SuccessorAnswer::Restored, _) => Ok(()),
-            (answer, _) => Err(unexpected(answer)),
+        match self.receive(ends, until).context("the next process does not restore the state")? {
+            SuccessorAnswer::Restored => Ok(()),
+            answer => Err(unexpected(answer)),
         }
     }
 

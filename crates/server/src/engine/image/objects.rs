@@ -90,7 +90,8 @@ pub struct InboundObjects<'a> {
     orphans: &'a dyn Heir,
     fds: InboundFds,
     objects: Vec<SharedBytes>,
-    files: HashMap<u32, Arc<dyn OpenFile>>,
+    /// The files that were made, by number.
+    files: Vec<Option<Arc<dyn OpenFile>>>,
     locks: HashMap<u32, Arc<dyn RangeLocks>>,
 }
 
@@ -112,8 +113,8 @@ impl<'a> InboundObjects<'a> {
             let remembered = heir.map_or(Ok(()), |heir| heir.remember(&memory.0));
             remembered.map_err(|_| ImageError::Inconsistent("the memory of a file system"))?;
         }
-        let (files, locks) = (HashMap::new(), HashMap::new());
-        Ok(Self { exports, orphans, fds, objects, files, locks })
+        let files = vec![None; objects.len()];
+        Ok(Self { exports, orphans, fds, objects, files, locks: HashMap::new() })
     }
 
     fn make<T>(
@@ -131,11 +132,12 @@ impl<'a> InboundObjects<'a> {
 
 impl ObjectsIn for InboundObjects<'_> {
     fn file(&mut self, key: &FileKey, number: u32) -> Result<Arc<dyn OpenFile>, ImageError> {
-        if let Some(file) = self.files.get(&number) {
+        if let Some(Some(file)) = self.files.get(number as usize) {
             return Ok(Arc::clone(file));
         }
         let file = self.make(key, number, |heir, image, fds| heir.file_in(&key.handle, image, fds))?;
-        self.files.insert(number, Arc::clone(&file));
+        // The number stands for an object.
+        self.files[number as usize] = Some(Arc::clone(&file));
         Ok(file)
     }
 

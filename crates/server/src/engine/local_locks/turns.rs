@@ -4,15 +4,20 @@ mod image;
 
 use crate::LogLimit;
 use crate::engine::FileKey;
-pub(in crate::engine) use image::LocalLocksImage;
+pub(in crate::engine) use image::{LateRangesImage, LocalLocksImage};
 use siphasher::sip::SipHasher13;
 use state::LockRange;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use vfs::{ExportTable, RangeLocks, VfsError};
+
+/// Locks of a file that the kernel looks through in one turn to update unlocked ranges. Each takes
+/// some nanoseconds. Housekeeping updates the other ranges, in turns of their own: whoever holds a
+/// turn keeps a thread of the pool, and housekeeping keeps an upgrade waiting.
+const LOOKS_PER_TURN_MAX: usize = 1 << 22;
 
 /// Stripes of the table, so that threads seldom contend for one mutex.
 const STRIPES: usize = 64;
@@ -25,6 +30,8 @@ type HeldKernelLocks = HashMap<FileKey, LockedFile, LockHash>;
 pub(crate) struct LocalLocks {
     stripes: [LockStripe; STRIPES],
     files: AtomicUsize,
+    /// The files with [`LockedFile::late`].
+    late: Mutex<VecDeque<FileKey>>,
     /// Limits the log lines of [`LocalLocks::note_stale`].
     stale: LogLimit,
     /// Limits the log lines of [`LocalLocks::note_unsupported`].
@@ -51,6 +58,9 @@ struct LockedFile {
     busy: bool,
     /// Ranges unlocked meanwhile. The owner of the turn updates them before it ends.
     unlocked: Vec<LockRange>,
+    /// A range around all unlocked ones for which the turns so far were too short. Housekeeping
+    /// updates it.
+    late: Option<LockRange>,
 }
 
 /// The exclusive right to change the file system's locks of a file.
@@ -58,6 +68,8 @@ pub(super) struct LockTurn<'l> {
     all: &'l LocalLocks,
     file: FileKey,
     locks: Option<Arc<dyn RangeLocks>>,
+    /// The locks of the kernel that may still be looked through to update unlocked ranges.
+    pub(super) looks: usize,
     ended: bool,
 }
 
@@ -77,6 +89,7 @@ impl Default for LocalLocks {
         Self {
             stripes: std::array::from_fn(|_| LockStripe::default()),
             files: AtomicUsize::new(0),
+            late: Mutex::default(),
             stale: LogLimit::default(),
             unsupported: LogLimit::default(),
         }
@@ -135,8 +148,7 @@ impl LocalLocks {
             held = stripe.freed.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
         let entry = held.entry(*file).or_default();
-        entry.busy = true;
-        Some(LockTurn { all: self, file: *file, locks: entry.locks.clone(), ended: false })
+        Some(LockTurn::new(self, *file, entry))
     }
 
     /// Takes the turn of a file with locks, to update a range. `None` for a file without locks, or
@@ -148,8 +160,42 @@ impl LocalLocks {
             entry.unlocked.push(range);
             return None;
         }
+        Some(LockTurn::new(self, *file, entry))
+    }
+}
+
+impl LocalLocks {
+    fn late(&self) -> MutexGuard<'_, VecDeque<FileKey>> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether a file has a range that housekeeping is to update.
+    pub(super) fn has_late(&self) -> bool {
+        !self.late().is_empty()
+    }
+
+    /// Takes the turn of a file to update its late range, which [`LockTurn::end`] returns. `None`
+    /// if there is no such file, or its turn is taken.
+    pub(super) fn late_turn(&self) -> Option<LockTurn<'_>> {
+        let file = self.late().pop_front()?;
+        let mut held = self.stripe(&file).lock();
+        // Without an entry, the last lock of the file is gone.
+        let entry = held.get_mut(&file)?;
+        if entry.busy {
+            drop(held);
+            self.late().push_back(file);
+            return None;
+        }
+        entry.unlocked.extend(entry.late.take());
+        Some(LockTurn::new(self, file, entry))
+    }
+}
+
+impl<'l> LockTurn<'l> {
+    /// Takes the turn of a file, which is free.
+    fn new(all: &'l LocalLocks, file: FileKey, entry: &mut LockedFile) -> Self {
         entry.busy = true;
-        Some(LockTurn { all: self, file: *file, locks: entry.locks.clone(), ended: false })
+        Self { all, file, locks: entry.locks.clone(), looks: LOOKS_PER_TURN_MAX, ended: false }
     }
 }
 
@@ -177,6 +223,18 @@ impl LockTurn<'_> {
         }
     }
 
+    /// Leaves an unlocked range to housekeeping.
+    pub(super) fn leave(&self, range: LockRange) {
+        let mut held = self.all.stripe(&self.file).lock();
+        let late = &mut held.entry(self.file).or_default().late;
+        let is_first = late.is_none();
+        *late = Some(late.map_or(range, |late| late.hull(range)));
+        drop(held);
+        if is_first {
+            self.all.late().push_back(self.file);
+        }
+    }
+
     /// Ends the turn, or returns a step to take before.
     pub(super) fn end(&mut self, is_locked: impl Fn() -> bool) -> TurnEnd {
         let stripe = self.all.stripe(&self.file);
@@ -191,6 +249,7 @@ impl LockTurn<'_> {
         {
             self.all.files.fetch_sub(1, Relaxed);
             self.locks = None;
+            entry.late = None;
             return TurnEnd::Release(locks);
         }
         (entry.busy, self.ended) = (false, true);

@@ -144,3 +144,15 @@ fn unlocking_the_middle_of_a_range_leaves_both_ends() {
         20
     );
 }
+
+#[test]
+fn a_part_of_a_range_has_no_more_ranges_of_a_holder_than_asked_for() {
+    let mut table = RangeTable::default();
+    for first in (0..40).step_by(4) {
+        table.lock(1, LockRange { first, last: first + 1 }, LockMode::Write);
+        table.lock(2, LockRange { first: first + 2, last: first + 2 }, LockMode::Read);
+    }
+    let range = LockRange { first: 1, last: u64::MAX };
+    let part = |max| table.part_with(range, max).last;
+    assert_eq!([0, 1, 3, 9, 10, 100].map(part), [3, 3, 11, 35, u64::MAX, u64::MAX]);
+}
