@@ -6,6 +6,19 @@
 
 use std::fmt::Write;
 
+/// Returns bytes as text. Those that are not UTF-8 become `\xE9` and the like, so that two names
+/// with different bytes stay different.
+pub fn text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02X}");
+        }
+    }
+    text
+}
+
 /// Escapes the characters that steer a terminal, or that hide or reorder others.
 pub fn escape(text: &str) -> String {
     escape_but(text, |_| false)
@@ -67,6 +80,12 @@ pub fn shell_word(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_are_not_utf8_stay_different() {
+        assert_eq!(text(b"gr\xfcn \xc3\xbc"), "gr\\xFCn ü");
+        assert_ne!(text(b"\xfc"), text(b"\xfd"));
+    }
 
     #[test]
     fn characters_that_steer_or_reorder_are_escaped() {

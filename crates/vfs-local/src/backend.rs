@@ -13,6 +13,7 @@ use crate::{
     kind::Kind,
     limitations::{self, Limitation},
     mounts,
+    open_files::OpenFiles,
     places::Places,
     prepare::ServesAs,
     subvolumes, sys,
@@ -20,7 +21,7 @@ use crate::{
 use foreign::ForeignThread;
 use object_cache::ObjectCache;
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2},
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, openat, openat2},
     io::Errno,
     path::DecInt,
 };
@@ -110,6 +111,7 @@ pub struct LocalBackend {
     /// Whether a handle tells the inode number without asking for attributes.
     handles_have_ino: bool,
     pub(crate) changes: Arc<Changes>,
+    pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) identities: bool,
     pub(crate) kind: Kind,
     /// Closes the descriptors, where closing may hang.
@@ -176,6 +178,7 @@ impl LocalBackend {
             places,
             handles_have_ino,
             changes: Arc::new(Changes::of(fs_type, device, subvolume)),
+            open_files: Arc::default(),
         })
     }
 
@@ -289,7 +292,9 @@ impl LocalBackend {
             return Err(VfsError::Stale);
         }
         let (fd, ino) = (self.keep(fd), self.fileid(stat.stx_ino, &handle));
-        Ok(self.objects.insert(CachedObject::new(handle, ino, file_type, fd)))
+        let object = CachedObject::new(handle, ino, file_type, fd);
+        // The cache would keep the space of a removed file.
+        Ok(if stat.stx_nlink == 0 { Arc::new(object) } else { self.objects.insert(object) })
     }
 
     /// As `adopt`, for a regular file that was just created.
@@ -347,13 +352,22 @@ impl LocalBackend {
         if errno == Errno::NOENT && self.is_gone(directory) { VfsError::Stale } else { vfs_error(errno) }
     }
 
-    /// Returns whether an object has no name any more, and lets go of it then.
+    /// Returns whether an object has no name any more, and no client has it open. Lets go of one
+    /// without a name.
     pub(crate) fn is_gone(&self, object: &CachedObject) -> bool {
-        let gone = stat_fd(object).is_ok_and(|stat| stat.stx_nlink == 0);
-        if gone {
-            self.forget(&object.handle, object.ino);
+        stat_fd(object).is_ok_and(|stat| self.check_alive(object, &stat).is_err())
+    }
+
+    /// As `is_gone`, by attributes of the object.
+    ///
+    /// # Errors
+    /// `Stale`.
+    pub(crate) fn check_alive(&self, object: &CachedObject, stat: &Statx) -> VfsResult<()> {
+        if stat.stx_nlink > 0 {
+            return Ok(());
         }
-        gone
+        self.forget(&object.handle, object.ino);
+        if self.open_files.is_open(object.ino) { Ok(()) } else { Err(VfsError::Stale) }
     }
 
     /// Lets go of a removed object.

@@ -8,6 +8,7 @@ use crate::{
     identity,
     kind::Kind,
     leases,
+    open_files::CountedOpen,
     seeker::KeptSeeker,
     sys,
 };
@@ -44,6 +45,7 @@ pub(crate) struct LocalFile {
     pub(crate) kind: Kind,
     /// A second open of the file, where its extents were asked for and few files have one.
     pub(crate) seeker: OnceLock<KeptSeeker>,
+    pub(crate) _counted: CountedOpen,
 }
 
 /// Returns the path of an open file of this backend as the kernel knows it. A removed file has its

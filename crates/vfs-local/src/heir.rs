@@ -8,6 +8,7 @@ use crate::{
     kind::Kind,
     leases::{self, LeaseImage, LocalLease},
     locks::SharedDescription,
+    open_files::OpenFiles,
 };
 use foreign::{ForeignLocks, ForeignThread};
 use minicbor::{Decode, Encode};
@@ -83,6 +84,7 @@ struct LocksImage {
 #[derive(Clone, Debug)]
 pub(crate) struct SharedFiles {
     changes: Arc<Changes>,
+    open_files: Arc<OpenFiles>,
     foreign: Option<Arc<ForeignThread>>,
 }
 
@@ -100,6 +102,7 @@ impl SharedFiles {
             changes: Arc::clone(&self.changes),
             kind: kind.into(),
             seeker: OnceLock::new(),
+            _counted: self.open_files.count(ino),
         }))
     }
 
@@ -130,7 +133,7 @@ fn own<T: Any>(any: Option<&dyn Any>) -> Option<&T> {
 }
 
 pub(crate) fn file_out(file: &dyn OpenFile, fds: &mut OutboundFds) -> Option<Vec<u8>> {
-    let LocalFile { fd, writer, ino, changes: _, kind, seeker: _ } = own(file.as_any())?;
+    let LocalFile { fd, writer, ino, changes: _, kind, seeker: _, _counted: _ } = own(file.as_any())?;
     let writer = writer.as_ref().map(|caller| (caller.uid, caller.gid, caller.groups.to_vec()));
     let fd = fds.add(Arc::clone(fd) as _);
     Some(image::encode(&OpenFileImage { fd, writer, ino: *ino, kind: (*kind).into() }).to_vec())
@@ -150,7 +153,8 @@ pub(crate) fn locks_out(locks: &dyn RangeLocks, fds: &mut OutboundFds) -> Option
 
 impl LocalBackend {
     pub(crate) fn shared(&self) -> SharedFiles {
-        SharedFiles { changes: Arc::clone(&self.changes), foreign: self.foreign.clone() }
+        let (changes, open_files) = (Arc::clone(&self.changes), Arc::clone(&self.open_files));
+        SharedFiles { changes, open_files, foreign: self.foreign.clone() }
     }
 }
 
@@ -162,7 +166,11 @@ pub struct Orphans(SharedFiles);
 impl Default for Orphans {
     fn default() -> Self {
         // Closing one of their descriptors may hang.
-        Self(SharedFiles { changes: Arc::default(), foreign: Some(Arc::default()) })
+        Self(SharedFiles {
+            changes: Arc::default(),
+            open_files: Arc::default(),
+            foreign: Some(Arc::default()),
+        })
     }
 }
 

@@ -28,6 +28,7 @@ mod limitations;
 mod locks;
 mod mounts;
 mod names;
+mod open_files;
 mod operations;
 mod path_search;
 mod places;

@@ -94,10 +94,7 @@ impl Backend for LocalBackend {
         let object = self.resolve(object)?;
         let asked = self.changes.now();
         let stat = stat_fd(&*object).map_err(vfs_error)?;
-        if stat.stx_nlink == 0 {
-            self.forget(&object.handle, object.ino);
-            return Err(VfsError::Stale);
-        }
+        self.check_alive(&object, &stat)?;
         Ok(attributes(&stat, object.ino, &self.changes, asked))
     }
 
@@ -169,9 +166,7 @@ impl Backend for LocalBackend {
     ) -> VfsResult<Arc<dyn OpenFile>> {
         let object = self.resolve_file(object)?;
         let stat = stat_fd(&*object).map_err(vfs_error)?;
-        if stat.stx_nlink == 0 {
-            return Err(VfsError::Stale);
-        }
+        self.check_alive(&object, &stat)?;
         if stat.stx_uid != owner.uid {
             return Err(VfsError::Access);
         }
@@ -397,7 +392,8 @@ impl LocalBackend {
         let writer = self.identities.then(|| caller.clone());
         let changes = Arc::clone(&self.changes);
         let fd = Arc::new(self.keep(fd));
-        LocalFile { fd, writer, ino, changes, kind: self.kind, seeker: OnceLock::new() }
+        let counted = self.open_files.count(ino);
+        LocalFile { fd, writer, ino, changes, kind: self.kind, seeker: OnceLock::new(), _counted: counted }
     }
 
     /// Finds the regular file of a handle.

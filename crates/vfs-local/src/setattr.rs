@@ -26,10 +26,7 @@ impl LocalBackend {
     ) -> VfsResult<Attributes> {
         let object = self.resolve(handle)?;
         let before = stat_fd(&*object).map_err(vfs_error)?;
-        if before.stx_nlink == 0 {
-            self.forget(handle, object.ino);
-            return Err(VfsError::Stale);
-        }
+        self.check_alive(&object, &before)?;
         let done = self.change_attributes(caller, &object, &before, set);
         // An error may come after some of them have changed.
         self.changes.note(object.ino);

@@ -13,6 +13,16 @@ all_data() {
   as alice xfs_io -r -c 'seek -d 65536' "$1" | grep -q "^DATA[[:space:]]*65536" &&
     as alice xfs_io -r -c 'seek -h 0' "$1" | grep -q "^HOLE[[:space:]]*8388608"
 }
+# Linux sends SEEK and READ with the stateid of the open, and repeats those that are refused for the kind of open. A
+# file that was never open for reading has no delegation, which would allow them.
+written_only() {
+  as alice timeout -s KILL 20 perl -MFcntl -e '
+    sysopen(my $file, $ARGV[0], O_WRONLY | O_CREAT) or die "open: $!";
+    syswrite($file, "x" x 100_000) == 100_000 or die "write: $!";
+    sysseek($file, 0, 3) or die "SEEK_DATA: $!";
+    my ($FADVISE, $WILL_NEED) = (221, 3);
+    syscall($FADVISE, fileno $file, 0, 0, $WILL_NEED) == 0 or die "fadvise: $!"' "$1"
+}
 takes_no_space() { [ "$(as alice stat -c %b "$1")" -le 512 ]; }
 reread() { echo 3 >/proc/sys/vm/drop_caches; same "$1" "$2"; }
 allocated() { as alice xfs_io -f -c 'falloc 0 1m' "$1" && [ "$(as alice stat -c %s "$1")" = 1048576 ] && [ "$(as alice stat -c %b "$1")" -ge 2048 ]; }
@@ -28,13 +38,14 @@ holes() {
   else
     check "minor2: SEEK finds its data $flavor" data_at /n/alice/sparse
     check "minor2: SEEK finds the hole in it $flavor" hole_at /n/alice/sparse
+    check "minor2: SEEK works in a file that is open for writing alone $flavor" written_only /n/alice/written
     check "minor2: its holes take no space $flavor" takes_no_space /n/alice/sparse
     check "minor2: ALLOCATE takes space $flavor" allocated /n/alice/full
   fi
   check "minor2: it is read back from the server $flavor" reread /n/alice/sparse /tmp/local
   check "minor2: COPY makes the same file $flavor" copied /n/alice/sparse /n/alice/copy
   rm -f /tmp/local
-  as alice rm -f /n/alice/sparse /n/alice/full /n/alice/copy
+  as alice rm -f /n/alice/sparse /n/alice/full /n/alice/copy /n/alice/written
 }
 
 offloads() { server counters && sed -n 's/.*offloads_answered=\([0-9]*\).*/\1/p' /lab/server.counters; }

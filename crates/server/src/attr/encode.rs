@@ -195,6 +195,7 @@ impl EncodedObject<'_, '_> {
             nfs4::FATTR4_MAXLINK => reply.u32(whole.link_max),
             nfs4::FATTR4_MAXNAME => reply.u32(whole.name_max),
             nfs4::FATTR4_FS_LAYOUT_TYPES => reply.array_len(0),
+            nfs4::FATTR4_FS_CHARSET_CAP => reply.u32(nfs4::FSCHARSET_CAP4_CONTAINS_NON_UTF8),
             nfs4::FATTR4_ACLSUPPORT => reply.u32(nfs4::ACL4_SUPPORT_ALLOW_ACL | nfs4::ACL4_SUPPORT_DENY_ACL),
             nfs4::FATTR4_CLONE_BLKSIZE => reply.u32(self.features.clone_block),
             nfs4::FATTR4_CHANGE_ATTR_TYPE => reply.u32(change_attr_type(self.features) as u32),

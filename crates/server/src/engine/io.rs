@@ -12,19 +12,29 @@ pub const SHARE_READ: u32 = 1;
 pub const SHARE_WRITE: u32 = 2;
 
 impl Compound<'_> {
-    /// Returns the file to READ with a stateid: the open's, or one opened for this call.
+    /// Returns the file to READ with a stateid: the open's, or one opened for this call. An open for
+    /// WRITE alone allows it to callers that may read the file, for clients that read ahead or look
+    /// for holes in files that programs write (RFC 8881 section 9.1.2). Linux repeats a refused
+    /// request for ever.
     ///
     /// # Errors
-    /// NFS4ERR_ISDIR and its kin, the errors of stateids, NFS4ERR_OPENMODE, NFS4ERR_ACCESS,
-    /// NFS4ERR_LOCKED, NFS4ERR_GRACE, and the backend's.
+    /// NFS4ERR_ISDIR and its kin, the errors of stateids, NFS4ERR_ACCESS, NFS4ERR_LOCKED,
+    /// NFS4ERR_GRACE, and the backend's.
     pub fn file_to_read(&self, stateid: Stateid4) -> OpResult<Arc<dyn OpenFile>> {
-        self.file_of_to_read(self.object(Nfsstat4::NFS4ERR_ISDIR)?, self.resolve(stateid)?)
+        let object = self.object(Nfsstat4::NFS4ERR_ISDIR)?;
+        match self.file_of_to_read(object, self.resolve(stateid)?) {
+            Err(stop) if stop.is(Nfsstat4::NFS4ERR_OPENMODE) => {
+                self.file_of_to_read(object, Stateid4::ANONYMOUS)
+            }
+            file => file,
+        }
     }
 
-    /// As [`Compound::file_to_read`], for any object and a stateid that is already resolved.
+    /// As [`Compound::file_to_read`], for any object, a stateid that is already resolved, and opens
+    /// for READ alone.
     ///
     /// # Errors
-    /// As [`Compound::file_to_read`].
+    /// As [`Compound::file_to_read`], and NFS4ERR_OPENMODE.
     pub fn file_of_to_read(&self, object: &Object, stateid: Stateid4) -> OpResult<Arc<dyn OpenFile>> {
         match StateidKind::of(&stateid) {
             StateidKind::Ordinary => {

@@ -15,7 +15,7 @@ const TAIL: usize = 512;
 /// Reads directly into the reply; where blocking is not allowed, only cached data.
 ///
 /// # Errors
-/// The errors of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_REP_TOO_BIG, and the
+/// The errors of stateids, NFS4ERR_LOCKED, NFS4ERR_REP_TOO_BIG, and the
 /// backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Read4Args::decode(args)?;

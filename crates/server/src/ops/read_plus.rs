@@ -22,7 +22,7 @@ const TAIL: usize = 512;
 /// into the reply are omitted.
 ///
 /// # Errors
-/// The errors of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_REP_TOO_BIG, and the
+/// The errors of stateids, NFS4ERR_LOCKED, NFS4ERR_REP_TOO_BIG, and the
 /// backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = ReadPlus4Args::decode(args)?;

@@ -9,7 +9,7 @@ use xdr::{Decode, Decoder, Encoder};
 /// its virtual hole.
 ///
 /// # Errors
-/// The errors of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_NXIO for an offset beyond the
+/// The errors of stateids, NFS4ERR_LOCKED, NFS4ERR_NXIO for an offset beyond the
 /// end of the file, NFS4ERR_UNION_NOTSUPP for a content type other than data or hole, and the
 /// backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {

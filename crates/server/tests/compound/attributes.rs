@@ -71,6 +71,7 @@ fn attributes_that_hold_for_all_objects_match_the_servers_behaviour() // RFC 888
         FATTR4_TIME_DELTA,
         FATTR4_FS_LAYOUT_TYPES,
         FATTR4_SUPPATTR_EXCLCREAT,
+        FATTR4_FS_CHARSET_CAP,
     ];
     for path in ["", "export", "export/f"] {
         let reply = client.at(path, vec![getattr(&same)]).ok();
@@ -94,6 +95,7 @@ fn attributes_that_hold_for_all_objects_match_the_servers_behaviour() // RFC 888
             time_delta: Some(Nfstime4 { seconds: 0, nseconds: 1 }),
             fs_layout_types: Some(vec![]),
             suppattr_exclcreat: got.suppattr_exclcreat,
+            fs_charset_cap: Some(FSCHARSET_CAP4_CONTAINS_NON_UTF8),
             ..Default::default()
         };
         assert_eq!(got, expected, "{path:?}");

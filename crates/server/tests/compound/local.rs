@@ -229,6 +229,39 @@ fn leasing() -> Option<(Folder, Server)> {
     Some((place, server))
 }
 
+#[test]
+fn an_open_file_that_others_remove_keeps_its_attributes() // RFC 8881 section 4.2.3
+{
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        println!("skipped: only root opens files by handle");
+        return;
+    }
+    let place = Folder::new();
+    let server = Setup::with_exports(vec![folder("/export", place.path())]).start();
+    let (mut alice, mut bob) = (Client::new(&server), Client::with(&server, b"bob", sys(ALICE), FORE));
+    let fh = alice.make_file("export", "f", b"data");
+    let stateid = alice.at("export", vec![open("f", 1)]).ok().opened().stateid;
+    bob.at("export", vec![remove("f")]).ok();
+    let time = Settime4::SET_TO_CLIENT_TIME4(Nfstime4 { seconds: 7, nseconds: 8 });
+    let times = AttributeValues { time_modify_set: Some(time), ..AttributeValues::default() };
+    for set in [mode(0o640), fattr(times)] {
+        alice.run(vec![put(&fh), setattr(Stateid4::ANONYMOUS, set)]).ok();
+    }
+    let asked = getattr(&[FATTR4_MODE, FATTR4_NUMLINKS, FATTR4_TIME_MODIFY]);
+    let reply = alice.run(vec![put(&fh), asked]).ok();
+    let got = reply.attributes();
+    assert_eq!((got.mode, got.numlinks), (Some(0o640), Some(0)));
+    assert_eq!(got.time_modify, Some(Nfstime4 { seconds: 7, nseconds: 8 }));
+    let access = NfsArgop4::OP_ACCESS(Access4Args { access: ACCESS4_READ });
+    let reply = alice.run(vec![put(&fh), access.clone()]).ok();
+    let NfsResop4::OP_ACCESS(Access4Res::NFS4_OK(ok)) = reply.last() else { panic!() };
+    assert_eq!(ok.access, ACCESS4_READ);
+    alice.run(vec![put(&fh), close(stateid)]).ok();
+    for op in [setattr(Stateid4::ANONYMOUS, mode(0o600)), getattr(&[FATTR4_MODE]), access] {
+        alice.run(vec![put(&fh), op]).expect(NFS4ERR_STALE);
+    }
+}
+
 /// Opens a file as a local program, and blocks until that is granted.
 fn local_open(path: PathBuf, write: bool) -> thread::JoinHandle<()> {
     thread::spawn(move || {

@@ -189,9 +189,38 @@ fn names_that_cannot_be_are_refused_everywhere() // RFC 8881 section 14.5
         client.at("export", vec![savefh(), rename(name, "there")]).expect(status);
         client.at("export/there", vec![savefh(), put_root(), lookup("export"), link(name)]).expect(status);
     }
-    client.at("export", vec![lookup_bytes(&[0xc3, 0x28])]).expect(NFS4ERR_INVAL);
     let name = "\u{e9}\u{1f600} and blanks ";
     client.at("export", vec![mkdir(name), put_root(), lookup("export"), lookup(name)]).ok();
+}
+
+#[test]
+fn names_that_are_not_utf8_are_served_as_they_are() // RFC 8881 section 14.4
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let (one, two) = (bytes(b"gr\xfcn"), bytes(b"gr\xfcner"));
+    let how = Openflag4::OPEN4_CREATE(Createhow4::GUARDED4(mode(0o644)));
+    let stateid = {
+        let create = open_how(how, OpenClaim4::CLAIM_NULL(one.clone()), 3, 0, b"owner");
+        client.at("export", vec![create]).ok().opened().stateid
+    };
+    let fh = client.at("export", vec![lookup_bytes(&one), getfh()]).ok().fh(0);
+    client.run(vec![put(&fh), close(stateid)]).ok();
+    let rename = NfsArgop4::OP_RENAME(Rename4Args { oldname: one.clone(), newname: two.clone() });
+    client.at("export", vec![savefh(), rename]).ok();
+    let link = NfsArgop4::OP_LINK(Link4Args { newname: one.clone() });
+    client.run(vec![put(&fh), savefh(), put_root(), lookup("export"), link]).ok();
+    let ask = Bitmap4::of(&[FATTR4_FILEID]);
+    let list =
+        Readdir4Args { cookie: 0, cookieverf: [0; 8], dircount: 4096, maxcount: 4096, attr_request: ask };
+    let reply = client.at("export", vec![NfsArgop4::OP_READDIR(list)]).ok();
+    let NfsResop4::OP_READDIR(Readdir4Res::NFS4_OK(ok)) = reply.last() else { panic!() };
+    let mut names: Vec<&[u8]> = ok.reply.entries.iter().map(|entry| &*entry.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, [&*one, &*two]);
+    for target in [one, two] {
+        client.at("export", vec![NfsArgop4::OP_REMOVE(Remove4Args { target })]).ok();
+    }
 }
 
 #[test]

@@ -72,8 +72,24 @@ fn at_the_end_of_the_file_there_is_no_segment() // RFC 7862 section 15.10.3
         (vec![], true)
     );
     client.at("export", vec![read_plus(ANONYMOUS, 0, 1)]).expect(NFS4ERR_ISDIR);
+}
+
+#[test]
+fn an_open_for_writing_is_read_by_those_that_may_read_the_file() // RFC 8881 section 9.1.2
+{
+    let server = Setup::default().start();
+    let mut client = client(&server);
+    let fh = client.make_file("export", "f", b"abc");
+    let hole = |stateid| seek(stateid, 0, DataContent4::NFS4_CONTENT_HOLE);
     let stateid = client.at("export", vec![open("f", 2)]).ok().opened().stateid;
-    client.run(vec![put(&fh), read_plus(stateid, 0, 1)]).expect(NFS4ERR_OPENMODE);
+    let reply = client.run(vec![put(&fh), read_plus(stateid, 0, 3)]).ok();
+    assert_eq!(joined(&segments(reply.last()).0, 0), b"abc");
+    client.run(vec![put(&fh), read(stateid, 0, 3)]).ok();
+    client.run(vec![put(&fh), hole(stateid)]).ok();
+    client.run(vec![put(&fh), setattr(ANONYMOUS, mode(0o200))]).ok();
+    for op in [read_plus(stateid, 0, 3), read(stateid, 0, 3), hole(stateid)] {
+        client.run(vec![put(&fh), op]).expect(NFS4ERR_ACCESS);
+    }
 }
 
 #[test]

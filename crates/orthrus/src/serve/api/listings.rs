@@ -15,6 +15,7 @@ use state::{
     CallbackSecurity, DelegationMode, Listed, ListedBackchannel, ListedClient, ListedDelegation,
     ListedHolder, ListedLock, ListedOpen, ListedSession, LockMode, Principal, Protection,
 };
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 use vfs::{Export, ExportRule, ExportTable, RuleClient, SecFlavor};
 
@@ -345,7 +346,7 @@ fn holder(holder: &ListedHolder) -> (String, String, String) {
 pub(super) fn place(file: &ListedFile, table: &ExportTable) -> (String, Option<String>) {
     let export = table.by_id(file.export).map_or_else(|| "-".to_owned(), |export| export.pseudo_path.clone());
     let path = file.open.as_deref().and_then(vfs_local::path_of);
-    (export, path.map(|path| path.to_string_lossy().into_owned()))
+    (export, path.map(|path| terminal::text(path.as_os_str().as_bytes())))
 }
 
 fn id(client: u64) -> String {

@@ -20,8 +20,8 @@ const NAME_BYTES_MAX: usize = 1024;
 /// Returns a name as text; the rest of a long one is cut.
 fn named(name: &[u8]) -> String {
     match name.split_at_checked(NAME_BYTES_MAX) {
-        Some((kept, rest)) if !rest.is_empty() => format!("{}…", String::from_utf8_lossy(kept)),
-        _ => String::from_utf8_lossy(name).into_owned(),
+        Some((kept, rest)) if !rest.is_empty() => format!("{}…", terminal::text(kept)),
+        _ => terminal::text(name),
     }
 }
 
