@@ -170,6 +170,14 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
         p.krb5_conf("localhost = ORTHRUS.TEST", "localhost = OTHER.TEST");
         Ok(())
     }),
+    client("no room for the machine's tickets", "room", "No room is left", |p| {
+        p.write("proc/4242/cmdline", "/usr/sbin/rpc.gssd\0-d\0/full:/tmp\0");
+        p.full("full")
+    }),
+    client("no room for copies of tickets", "room", "No room is left", |p| {
+        p.variables.insert("TMPDIR", p.path("full").into());
+        p.full("full")
+    }),
     client("no ticket", "ticket", "has no ticket", |p| {
         p.remove(&format!("tmp/krb5cc_{}", uid()));
         Ok(())
