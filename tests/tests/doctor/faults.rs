@@ -272,11 +272,7 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
     }),
     warns("no domain of owners", "owners", "has no domain of owners", |p| {
         p.remove("etc/idmapd.conf");
-        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        if name.contains('.') {
-            return Err(format!("this machine has the full name {name}"));
-        }
-        p.named("localhost", &format!("localhost\n127.0.0.3 {name}"))
+        nameless(p)
     }),
     client("another domain of owners", "owners", "The domain of owners is orthrus.test", |p| {
         p.write("etc/idmapd.conf", "[General]\nDomain = elsewhere.test\n");
@@ -426,6 +422,15 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
         Ok(())
     }),
 ];
+
+/// Takes the full name of the machine away.
+pub(crate) fn nameless(patient: &mut Patient<'_>) -> Result<(), String> {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.contains('.') {
+        return Err(format!("this machine has the full name {name}"));
+    }
+    patient.named("localhost", &format!("localhost\n127.0.0.3 {name}"))
+}
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
