@@ -237,6 +237,16 @@ fn a_network_that_is_none_is_named() {
 }
 
 #[test]
+fn a_pattern_of_addresses_is_refused() {
+    for client in ["10.*", "10.0.0.*", "10.0.0.[1-9]", "192.168.1.?"] {
+        let said = refusal(&format!("[[export]]\npath = \"/tmp\"\nclients = [\"{client}\"]\n"));
+        assert!(said.contains("write the network, such as 10.0.0.0/24"), "{said}");
+    }
+    let named = "[[export]]\npath = \"/tmp\"\nclients = [\"*\", \"10.*.example.org\", \"node[0-9]\"]\n";
+    assert!(parse(Path::new("/etc/orthrus.toml"), named).is_ok());
+}
+
+#[test]
 fn errors_of_an_export_name_its_own_lines() {
     let good = "[[export]]\npath = \"/tmp\"\n\n";
     for (table, place, part) in [
