@@ -63,7 +63,9 @@ pub(crate) fn state_dir_of(path: &Path) -> Result<Option<PathBuf>, ConfigError> 
 }
 
 fn text_of(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })
+    let bytes =
+        std::fs::read(path).map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })?;
+    String::from_utf8(bytes).map_err(|error| ConfigError::not_utf8(path, &error))
 }
 
 /// Parses a configuration; `path` is for messages and for relative paths in it.

@@ -247,6 +247,18 @@ fn a_pattern_of_addresses_is_refused() {
 }
 
 #[test]
+fn a_file_that_is_no_text_is_named_with_the_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("orthrus.toml");
+    std::fs::write(&file, b"[[export]]\npath = \"/srv/d\xe4ten\"\n").expect("it is written");
+    let said = read(&file).expect_err("it is no text").to_string();
+    assert!(
+        said.ends_with("orthrus.toml:2: a character is not in UTF-8; save the file in that encoding"),
+        "{said}"
+    );
+}
+
+#[test]
 fn errors_of_an_export_name_its_own_lines() {
     let good = "[[export]]\npath = \"/tmp\"\n\n";
     for (table, place, part) in [
