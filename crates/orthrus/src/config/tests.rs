@@ -247,6 +247,25 @@ fn a_pattern_of_addresses_is_refused() {
 }
 
 #[test]
+fn an_empty_path_is_not_the_folder_of_the_file() {
+    let export = "[[export]]\npath = \"/tmp\"\n";
+    for (text, place) in [
+        ("[[export]]\npath = \"\"\n".to_owned(), "2: key `path`: "),
+        (format!("state_dir = \" \"\n{export}"), "1: key `state_dir`: "),
+        (format!("keytab = \"\"\n{export}"), "1: key `keytab`: "),
+        (format!("web_key = \"\"\n{export}"), "1: key `web_key`: "),
+        ("[[export]]\nceph = \"/\"\nceph_conf = \"\"\n".to_owned(), "3: key `ceph_conf`: "),
+        (format!("[[identity.source]]\nkind = \"ldap\"\nca = \"\"\n{export}"), "3: key `ca`: "),
+    ] {
+        let said = refusal(&text);
+        assert!(
+            said.starts_with(&format!("/etc/orthrus.toml:{place}")) && said.contains("the path is empty"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn a_file_that_is_no_text_is_named_with_the_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("orthrus.toml");
