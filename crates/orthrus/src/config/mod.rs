@@ -17,7 +17,7 @@ mod settings;
 mod sources;
 mod values;
 
-pub(crate) use check::{check_ceph_cluster, distinct_pseudo, parse_listen, parse_metrics};
+pub(crate) use check::{check_ceph_cluster, distinct_pseudo, hidden_remedy, parse_listen, parse_metrics};
 pub(crate) use clients::ClientPattern;
 pub(crate) use error::ConfigError;
 pub(crate) use keys::{
