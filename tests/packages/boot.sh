@@ -38,6 +38,7 @@ for folder in /etc /usr /boot; do
   step "it cannot write to $folder" "$inside true; denied $inside touch $folder/file; test ! -e $folder/file"
 done
 step "it does not see /home" "touch /home/secret; $inside true; denied $inside cat /home/secret; rm /home/secret"
+step "a folder that the unit hides is named with the remedy" 'for folder in /home /root /tmp; do mkdir -p $folder/hidden; sed "s|/srv/more|$folder/hidden|" /tmp/right >/etc/orthrus/orthrus.toml; denied systemctl reload orthrus; logged "systemd hides the contents of $folder from"; rmdir $folder/hidden; done; cp /tmp/right /etc/orthrus/orthrus.toml; systemctl reload orthrus'
 step "an export below /home is named with the remedy" 'sed -i "s|/srv/more|/home|" /etc/orthrus/orthrus.toml; systemctl reload orthrus; logged "export /home: .*systemctl edit orthrus"'
 step "an export below /home with ProtectHome=no" "mkdir -p /run/systemd/system/orthrus.service.d; printf '[Service]\nProtectHome=no\n' >/run/systemd/system/orthrus.service.d/home.conf; systemctl daemon-reload; systemctl restart orthrus; $inside touch /home/file; rm /home/file /run/systemd/system/orthrus.service.d/home.conf; sed -i 's|/home|/srv/more|' /etc/orthrus/orthrus.toml; systemctl daemon-reload; systemctl restart orthrus"
 step "it does not see /root" "touch /root/secret; $inside true; denied $inside cat /root/secret; rm /root/secret"

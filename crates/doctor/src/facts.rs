@@ -13,6 +13,9 @@ use crate::gssd::GssdOptions;
 use crate::krb5_conf::Krb5Conf;
 use terminal::shell_word;
 
+/// The port of NFS (RFC 8881 section 2.9.3).
+const NFS_PORT: u16 = 2049;
+
 /// The server and the export to mount.
 #[derive(Clone, Debug)]
 pub struct MountTarget {
@@ -24,6 +27,18 @@ pub struct MountTarget {
     pub port: u16,
     /// The flavor of the mount, if the user named one.
     pub flavor: Option<Flavor>,
+}
+
+impl MountTarget {
+    /// Returns the command that lists the exports of the server, with the options of the mount.
+    pub(crate) fn listing(&self) -> String {
+        let port = (self.port != NFS_PORT).then(|| format!("port={}", self.port));
+        let flavor = self.flavor.map(|flavor| format!("sec={flavor}"));
+        let options: Vec<_> = port.into_iter().chain(flavor).collect();
+        let options = if options.is_empty() { String::new() } else { format!(" -o {}", options.join(",")) };
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        format!("mount -t nfs4{options} {}:/ /mnt && ls /mnt    # names of the exports", shell_word(&host))
+    }
 }
 
 /// An export of a server's configuration.
@@ -233,6 +248,16 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_exports_are_listed_with_the_options_of_the_mount() {
+        let listing = |host: &str, port, flavor| {
+            MountTarget { host: host.to_owned(), export: "/data".to_owned(), port, flavor }.listing()
+        };
+        assert!(listing("nfs", 2049, None).starts_with("mount -t nfs4 nfs:/ /mnt && ls /mnt"));
+        let named = listing("2001:db8::1", 2050, Some(Flavor::Krb5p));
+        assert!(named.starts_with("mount -t nfs4 -o port=2050,sec=krb5p '[2001:db8::1]':/ /mnt"), "{named}");
+    }
 
     #[test]
     fn a_remedy_names_the_file_that_was_given() {

@@ -16,6 +16,8 @@ pub struct Mount {
     /// Major and minor number of the file system; on btrfs those of the whole and not of the
     /// subvolume.
     pub device: (u32, u32),
+    /// The folder of the file system that is mounted, as it sees it.
+    pub root: PathBuf,
     /// The mount point, as the thread sees it.
     pub point: PathBuf,
     /// File system type, such as `nfs4`.
@@ -24,6 +26,21 @@ pub struct Mount {
     pub source: String,
     /// Options of the mount and of the file system, each once.
     pub options: Vec<String>,
+}
+
+/// A folder in whose place systemd shows another one to a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HiddenFolder {
+    /// The folder, such as `/home`.
+    pub folder: &'static str,
+    /// The setting of the unit, such as `ProtectHome`.
+    pub setting: &'static str,
+}
+
+/// Returns the folder above a path that systemd hides from this process.
+pub fn hidden(path: &Path) -> Option<HiddenFolder> {
+    let above = |mount: &Mount| path.starts_with(&mount.point);
+    all().ok()?.iter().filter(|mount| above(mount)).find_map(Mount::hides)
 }
 
 /// Returns all mounts, later ones over earlier ones.
@@ -45,6 +62,7 @@ impl Mount {
         let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
         let hyphen = 6 + fields.get(6..)?.iter().position(|field| *field == b"-")?;
         let text = |at: usize| fields.get(at).map(|field| String::from_utf8_lossy(field).into_owned());
+        let path = |at: usize| Some(PathBuf::from(OsString::from_vec(unescape(fields.get(at)?))));
         let (device, mut options) = (text(2)?, Vec::new());
         let (major, minor) = device.split_once(':')?;
         for option in text(5)?.split(',').chain(text(hyphen + 3).unwrap_or_default().split(',')) {
@@ -55,7 +73,8 @@ impl Mount {
         Some(Self {
             id: text(0)?.parse().ok()?,
             device: (major.parse().ok()?, minor.parse().ok()?),
-            point: PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
+            root: path(3)?,
+            point: path(4)?,
             fs_type: text(hyphen + 1)?,
             source: String::from_utf8_lossy(&unescape(fields.get(hyphen + 2)?)).into_owned(),
             options,
@@ -81,6 +100,17 @@ impl Mount {
     /// Returns whether an option is set.
     pub fn has(&self, name: &str) -> bool {
         self.options.iter().any(|option| option == name)
+    }
+
+    /// Returns the folder that systemd hides from a service by this mount.
+    pub fn hides(&self) -> Option<HiddenFolder> {
+        let by = |folders: &[&'static str], setting| {
+            let folder = folders.iter().find(|folder| self.point == Path::new(folder))?;
+            Some(HiddenFolder { folder, setting })
+        };
+        let is_private = self.root.to_string_lossy().contains("/systemd-private-");
+        let home = by(&["/home", "/root", "/run/user"], "ProtectHome").filter(|_| self.fs_type == "tmpfs");
+        home.or_else(|| by(&["/tmp", "/var/tmp"], "PrivateTmp").filter(|_| is_private))
     }
 
     /// Returns the value of an option, such as `sec`.
@@ -153,6 +183,25 @@ mod tests {
         let line = &parse_table(TABLE)[2];
         assert_eq!(line.options, ["ro", "relatime", "vers=4.2", "rsize=1048576", "sec=krb5p", "nconnect=8"]);
         assert_eq!((line.host(), line.has("ro")), (Some("server.example.org"), true));
+    }
+
+    #[test]
+    fn folders_that_a_unit_hides_are_known() {
+        let home = Some(HiddenFolder { folder: "/home", setting: "ProtectHome" });
+        let private = "/tmp/systemd-private-0a-orthrus.service-x/tmp";
+        for (root, point, fs_type, found) in [
+            ("/", "/home", "tmpfs", home),
+            ("/", "/run/user", "tmpfs", Some(HiddenFolder { folder: "/run/user", setting: "ProtectHome" })),
+            ("/", "/home", "ext4", None),
+            ("/", "/home/data", "tmpfs", None),
+            ("/", "/srv", "tmpfs", None),
+            ("/", "/tmp", "tmpfs", None),
+            (private, "/tmp", "ext4", Some(HiddenFolder { folder: "/tmp", setting: "PrivateTmp" })),
+            (private, "/srv", "ext4", None),
+        ] {
+            let line = format!("40 21 0:45 {root} {point} rw,relatime - {fs_type} source rw");
+            assert_eq!(Mount::parse(line.as_bytes()).unwrap().hides(), found, "{line}");
+        }
     }
 
     #[test]

@@ -35,15 +35,20 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Another program uses the port.
-    #[error("{0} is in use by another program; choose another address with --listen")]
+    #[error(
+        "{0} is in use by another program, which `ss -tlnp` shows; stop it, or choose another address with --listen"
+    )]
     InUse(SocketAddr),
+    /// The NFS server of the kernel uses the port.
+    #[error("{0} is in use by the NFS server of the kernel; stop it: systemctl disable --now nfs-server")]
+    KernelServer(SocketAddr),
     /// A port below 1024 needs a privilege.
     #[error(
         "no permission for {0}; run as root, grant CAP_NET_BIND_SERVICE, or choose a port from 1024 up with --listen"
     )]
     Permission(SocketAddr),
     /// The machine has no such address.
-    #[error("{0} is not an address of this machine")]
+    #[error("{0} is not an address of this machine; `ip address` lists them{brackets}", brackets = brackets(*.0))]
     NoAddress(SocketAddr),
     /// Any other error of the system.
     #[error("cannot listen on {0}: {1}")]
@@ -67,6 +72,7 @@ impl Listener {
     /// [`ListenError`], which names the address and the remedy.
     pub fn bind(address: SocketAddr) -> Result<Self, ListenError> {
         let socket = bind_socket(address).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse if kernel_serves(address.port()) => ListenError::KernelServer(address),
             io::ErrorKind::AddrInUse => ListenError::InUse(address),
             io::ErrorKind::PermissionDenied => ListenError::Permission(address),
             io::ErrorKind::AddrNotAvailable => ListenError::NoAddress(address),
@@ -198,6 +204,27 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG_MAX)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+/// The ports of the kernel's NFS server, while it runs.
+const KERNEL_PORTS: &str = "/proc/fs/nfsd/portlist";
+
+/// Returns whether the kernel's NFS server listens at a TCP port. No program owns its sockets.
+fn kernel_serves(port: u16) -> bool {
+    std::fs::read_to_string(KERNEL_PORTS).is_ok_and(|ports| is_listed(&ports, port))
+}
+
+/// Returns whether a list such as that of [`KERNEL_PORTS`] has a TCP port.
+fn is_listed(ports: &str, port: u16) -> bool {
+    ports.lines().any(|line| line.split_once(' ') == Some(("tcp", &port.to_string())))
+}
+
+/// Returns the remedy for an IPv6 address that may have taken its port for a part of it.
+fn brackets(address: SocketAddr) -> &'static str {
+    match address {
+        SocketAddr::V4(_) => "",
+        SocketAddr::V6(_) => "; an address with a port needs brackets, such as [::1]:2049",
+    }
 }
 
 struct Stop {
@@ -477,4 +504,23 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     let keepalive =
         TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
     socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_server_is_known_by_its_ports() {
+        let ports = "rdma 20049\ntcp 2049\nudp 2050\ntcp 2049\n";
+        assert!(is_listed(ports, 2049));
+        assert!(!is_listed(ports, 204) && !is_listed(ports, 2050) && !is_listed(ports, 20049));
+    }
+
+    #[test]
+    fn an_ipv6_address_that_is_foreign_may_lack_brackets() {
+        let foreign = |text: &str| ListenError::NoAddress(text.parse().unwrap()).to_string();
+        assert!(foreign("[::1:2049]:2049").ends_with("such as [::1]:2049"));
+        assert!(!foreign("192.0.2.1:2049").contains("brackets"));
+    }
 }

@@ -51,6 +51,14 @@ pub enum PrivateError {
     /// Other users could read the folder.
     #[error("other users may read {}: take that away (chmod 700 {})", .0.display(), .0.display())]
     Readable(PathBuf),
+    /// No folder can be made in the place of temporary ones.
+    #[error("{}: {source}; make room there, or name another folder by TMPDIR", path.display())]
+    Temporary {
+        /// The place of temporary folders.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
     /// A system call failed.
     #[error("{}: {source}", path.display())]
     Io {
@@ -115,9 +123,16 @@ pub fn check(dir: &Path) -> Result<(), PrivateError> {
 /// Creates a private temporary folder in the default place, which is removed on drop.
 ///
 /// # Errors
-/// The same as [`temporary_in`].
+/// The same as [`temporary_in`], with the remedy.
 pub fn temporary(prefix: &str) -> Result<TempDir, PrivateError> {
-    temporary_in(prefix, &std::env::temp_dir())
+    temporary_in(prefix, &std::env::temp_dir()).map_err(with_remedy)
+}
+
+fn with_remedy(error: PrivateError) -> PrivateError {
+    match error {
+        PrivateError::Io { path, source } => PrivateError::Temporary { path, source },
+        other => other,
+    }
 }
 
 /// Creates a private temporary folder in `parent`, which is removed on drop.
@@ -189,6 +204,14 @@ mod tests {
         assert_eq!((mode(&dir), mode(&above.path().join("a"))), (0o700, 0o700));
         assert!(!claim(&dir).unwrap());
         check(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_place_without_temporary_folders_is_named_with_the_remedy() {
+        let absent = || temporary_in("private-", Path::new("/no/such/place"));
+        let error = with_remedy(absent().unwrap_err()).to_string();
+        assert!(error.starts_with("/no/such/place: ") && error.ends_with("by TMPDIR"), "{error}");
+        assert!(!absent().unwrap_err().to_string().contains("TMPDIR"));
     }
 
     #[test]

@@ -9,11 +9,11 @@ use crate::{
     kind::Kind,
 };
 use foreign::ForeignThread;
-use mounts::Mount;
+use mounts::{HiddenFolder, Mount};
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, StatVfsMountFlags, Statx, fstatvfs, openat2};
 use rustix::io::Errno;
-use std::{fmt, mem::MaybeUninit, os::fd::OwnedFd, path::Path, sync::Arc, time::Duration};
+use std::{fmt, mem::MaybeUninit, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 /// Entries of the root among which a file is looked for.
 const PROBED_ENTRIES_MAX: usize = 64;
@@ -36,8 +36,8 @@ pub enum Limitation {
     ReadOnly,
     /// The process, which is the user of all callers, may not list or enter the folder.
     Closed,
-    /// The service manager shows this folder in memory in place of the real one.
-    Hidden(&'static str),
+    /// The service manager shows another folder in place of this one.
+    Hidden(HiddenFolder),
     /// Times have no fractions of a second.
     WholeSeconds,
     /// It is of this type, which comes from other machines or another process.
@@ -88,11 +88,11 @@ impl fmt::Display for Limitation {
                 "the server's user may not list and enter the folder, so each client gets NFS4ERR_ACCESS: give that \
                  user the rights r and x, or start the server as root"
             ),
-            Self::Hidden(folder) => write!(
+            Self::Hidden(HiddenFolder { folder, setting }) => write!(
                 f,
-                "it is in memory, in a tmpfs at {folder}, as systemd shows {folder} to services (ProtectHome=): \
-                 clients do not see the real files, and theirs are lost when the service ends. To export the real \
-                 folder, set ProtectHome=no: `systemctl edit orthrus`"
+                "systemd shows the service another {folder} in place of the machine's ({setting}=): clients do not \
+                 see the real files, and theirs are lost when the service ends. To export the real folder, set \
+                 {setting}=no: `systemctl edit orthrus`"
             ),
             Self::WholeSeconds => write!(
                 f,
@@ -131,7 +131,7 @@ pub(crate) fn of(
         found.push(Limitation::ReadOnly);
     }
     let mount = mounts::all().unwrap_or_default().into_iter().find(|mount| mount.id == stat.stx_mnt_id);
-    found.extend(mount.as_ref().and_then(hidden).map(Limitation::Hidden));
+    found.extend(mount.as_ref().and_then(Mount::hides).map(Limitation::Hidden));
     let file = if kind == Kind::Foreign { a_file(root) } else { None };
     if let (Kind::Foreign, Some(mount)) = (kind, &mount) {
         found.push(Limitation::Foreign(mount.fs_type.clone()));
@@ -157,12 +157,6 @@ fn is_closed(folder: &OwnedFd) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     uninterrupted(|| openat2(folder, c".", flags, Mode::empty(), ResolveFlags::BENEATH)).err()
         == Some(Errno::ACCESS)
-}
-
-/// Returns the folder that ProtectHome= of systemd hides by a mount.
-fn hidden(mount: &Mount) -> Option<&'static str> {
-    let folders = ["/home", "/root", "/run/user"].into_iter();
-    folders.filter(|_| mount.fs_type == "tmpfs").find(|folder| mount.point == Path::new(folder))
 }
 
 /// Returns the option of a mount by which locks stay on this machine.
@@ -234,20 +228,6 @@ mod tests {
     fn mount(fs_type: &str, options: &str) -> Mount {
         let line = format!("40 21 0:45 / /mnt rw,relatime - {fs_type} source {options}");
         Mount::parse(line.as_bytes()).unwrap()
-    }
-
-    #[test]
-    fn folders_that_a_unit_hides_are_known() {
-        for (point, fs_type, found) in [
-            ("/home", "tmpfs", Some("/home")),
-            ("/run/user", "tmpfs", Some("/run/user")),
-            ("/home", "ext4", None),
-            ("/home/data", "tmpfs", None),
-            ("/srv", "tmpfs", None),
-        ] {
-            let line = format!("40 21 0:45 / {point} rw,relatime - {fs_type} source rw");
-            assert_eq!(hidden(&Mount::parse(line.as_bytes()).unwrap()), found, "{line}");
-        }
     }
 
     #[test]

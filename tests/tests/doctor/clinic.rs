@@ -75,6 +75,8 @@ pub(crate) struct Patient<'w> {
     pub(crate) variables: BTreeMap<&'static str, OsString>,
     /// Files that replace others in a mount namespace of the run.
     pub(crate) binds: Vec<(PathBuf, &'static str)>,
+    /// Commands of the shell in that namespace, before the run.
+    pub(crate) prepare: Vec<String>,
     /// Processes and sockets that live as long as the case.
     pub(crate) keep: Vec<Box<dyn Any>>,
     /// The user as whom the doctor runs, if it is another one.
@@ -102,6 +104,7 @@ impl<'w> Patient<'w> {
             more: Vec::new(),
             variables: BTreeMap::new(),
             binds: Vec::new(),
+            prepare: Vec::new(),
             keep: Vec::new(),
             user: None,
             server,
@@ -201,13 +204,22 @@ impl<'w> Patient<'w> {
 
     /// Names the host of the mount, which /etc/hosts of the run gives the names of loopback.
     pub(crate) fn named(&mut self, host: &str, names: &str) -> Result<(), String> {
-        let unshare = Command::new("unshare").args(namespace()).arg("true").output();
-        if !unshare.is_ok_and(|output| output.status.success()) {
-            return Err("no mount namespace can be created here".to_owned());
-        }
+        needs_namespace()?;
         self.host = host.to_owned();
         self.write("hosts", format!("127.0.0.1 {names}\n"));
         self.binds.push((self.path("hosts"), "/etc/hosts"));
+        Ok(())
+    }
+
+    /// Mounts a file system without room at a folder.
+    pub(crate) fn full(&mut self, name: &str) -> Result<(), String> {
+        needs_namespace()?;
+        let folder = self.path(name);
+        fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        let folder = folder.display();
+        self.prepare.push(format!(
+            "mount -t tmpfs -o size=64k none '{folder}' && {{ head -c 65536 /dev/zero >'{folder}/all'; true; }}"
+        ));
         Ok(())
     }
 
@@ -260,10 +272,10 @@ impl<'w> Patient<'w> {
             command.arg("--clear-groups").arg(program()).args(arguments);
             return command;
         }
-        if self.binds.is_empty() {
+        if self.binds.is_empty() && self.prepare.is_empty() {
             return orthrus(arguments);
         }
-        let mut script = String::new();
+        let mut script: String = self.prepare.iter().map(|command| format!("{command} && ")).collect();
         for (file, target) in &self.binds {
             script.push_str(&format!("mount --bind '{}' {target} && ", file.display()));
         }
@@ -293,6 +305,12 @@ impl<'w> Patient<'w> {
 /// The arguments of unshare for a mount namespace.
 fn namespace() -> &'static [&'static str] {
     if e2e::is_root() { &["--mount"] } else { &["--mount", "--map-root-user"] }
+}
+
+fn needs_namespace() -> Result<(), String> {
+    let unshare = Command::new("unshare").args(namespace()).arg("true").output();
+    let works = unshare.is_ok_and(|output| output.status.success());
+    works.then_some(()).ok_or_else(|| "no mount namespace can be created here".to_owned())
 }
 
 /// The user ID of this process.

@@ -170,6 +170,14 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
         p.krb5_conf("localhost = ORTHRUS.TEST", "localhost = OTHER.TEST");
         Ok(())
     }),
+    client("no room for the machine's tickets", "room", "No room is left", |p| {
+        p.write("proc/4242/cmdline", "/usr/sbin/rpc.gssd\0-d\0/full:/tmp\0");
+        p.full("full")
+    }),
+    client("no room for copies of tickets", "room", "No room is left", |p| {
+        p.variables.insert("TMPDIR", p.path("full").into());
+        p.full("full")
+    }),
     client("no ticket", "ticket", "has no ticket", |p| {
         p.remove(&format!("tmp/krb5cc_{}", uid()));
         Ok(())
@@ -264,11 +272,7 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
     }),
     warns("no domain of owners", "owners", "has no domain of owners", |p| {
         p.remove("etc/idmapd.conf");
-        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        if name.contains('.') {
-            return Err(format!("this machine has the full name {name}"));
-        }
-        p.named("localhost", &format!("localhost\n127.0.0.3 {name}"))
+        nameless(p)
     }),
     client("another domain of owners", "owners", "The domain of owners is orthrus.test", |p| {
         p.write("etc/idmapd.conf", "[General]\nDomain = elsewhere.test\n");
@@ -418,6 +422,15 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
         Ok(())
     }),
 ];
+
+/// Takes the full name of the machine away.
+pub(crate) fn nameless(patient: &mut Patient<'_>) -> Result<(), String> {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.contains('.') {
+        return Err(format!("this machine has the full name {name}"));
+    }
+    patient.named("localhost", &format!("localhost\n127.0.0.3 {name}"))
+}
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()

@@ -58,6 +58,22 @@ fn exports_for_others_and_another_default_realm_are_no_faults() {
 }
 
 #[test]
+fn a_client_and_a_server_without_a_domain_have_the_same_one() {
+    in_world(|world| {
+        let clinic = Clinic::open(world);
+        let server = world.server().arg("--domain").arg("localdomain").start();
+        let mut patient = Patient::client(&clinic);
+        patient.port = server.port();
+        patient.remove("etc/idmapd.conf");
+        if let Err(reason) = faults::nameless(&mut patient) {
+            return eprintln!("skipped: {reason}");
+        }
+        let verdict = patient.examine();
+        assert!(verdict.findings.iter().all(|found| found.check != "owners"), "{}", verdict.text);
+    });
+}
+
+#[test]
 fn a_user_without_rights_learns_that_all_is_well() {
     if !is_root() {
         return println!("skipped: only root can become another user");

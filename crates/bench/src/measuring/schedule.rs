@@ -140,7 +140,8 @@ pub struct RunWatch<'a> {
 /// that the record has all samples of is not measured again; one that lacks some is, as a whole.
 ///
 /// # Errors
-/// When no variant can be measured, with the reason of each, or when the record cannot be stored.
+/// When no variant can be measured, with the reason of each, when the run is interrupted before it
+/// has measured anything, or when the record cannot be stored.
 pub fn run(
     evaluation: &mut dyn Evaluation,
     driver: &mut dyn CaseDriver,
@@ -162,7 +163,14 @@ pub fn run(
         record.notes.push(format!("The run ended with an error: {error:#}."));
     }
     record.summarise();
-    if record.cases.iter().all(|one| one.figures.is_none()) && !interrupted {
+    let is_empty = record.cases.iter().all(|one| one.figures.is_none());
+    if is_empty && interrupted {
+        // A record without figures must not replace that of an earlier run.
+        let said = "it was interrupted before anything was measured, and has written no report";
+        finished.context(said)?;
+        bail!(said);
+    }
+    if is_empty {
         let reasons = record.skipped.iter().map(|one| format!("{}: {}", one.variant, one.reason));
         let ended = outcome.as_ref().err().map(|error| format!("{error:#}"));
         let mut reasons: Vec<String> = reasons.chain(ended).collect();

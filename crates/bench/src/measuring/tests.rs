@@ -297,6 +297,13 @@ fn a_run_that_was_interrupted_goes_on_where_it_ended_and_comes_to_the_same_cases
 }
 
 #[test]
+fn a_run_that_was_interrupted_before_its_first_figure_is_an_error_and_replaces_no_report() {
+    let (mut driver, mut record) = (FakeDriver::default(), new_record());
+    let error = measure(&mut driver, &mut record, 2).unwrap_err().to_string();
+    assert!(error.contains("interrupted before anything was measured"), "{error}");
+}
+
+#[test]
 fn a_run_that_goes_on_compares_samples_of_one_run() {
     let fails = vec![("one", "krb5p")];
     let (mut driver, mut record) = (FakeDriver { fails, ..FakeDriver::default() }, new_record());

@@ -65,11 +65,10 @@ pub(super) fn not_admitted(facts: &Facts) -> HealthFinding {
 
 fn judge(facts: &Facts, failed: Option<&Error>) -> CheckOutcome {
     let (host, export) = (&facts.target.host, &facts.target.export);
-    let fix = format!("mount -t nfs4 {host}:/ /mnt && ls /mnt    # names of the exports");
     match failed {
         Some(error) if error.is(Nfsstat4::NFS4ERR_NOENT) => {
             let cause = format!("{host} has no export {export}, or does not show it to this client.");
-            return outcome(vec![HealthFinding::error(cause, fix)], "");
+            return outcome(vec![HealthFinding::error(cause, facts.target.listing())], "");
         }
         Some(error) if error.is(Nfsstat4::NFS4ERR_CLID_INUSE) => {
             return outcome(vec![not_admitted(facts)], "");

@@ -21,6 +21,7 @@ mod pitfalls;
 mod port;
 mod realm;
 mod requests;
+mod room;
 mod service;
 mod ticket;
 mod versions;
@@ -59,11 +60,12 @@ pub static CLIENT: &[Check] = &[
     row("kdc", "every address of the KDC", &["krb5-conf"], kdc::run),
     row("clock", "the clocks of KDC and client", &["kdc"], clock::run),
     row("realm", "the server's realm", &["krb5-conf"], realm::run),
+    row("room", "room for tickets", &[], room::run),
     row("ticket", "the user's ticket", &["krb5-conf"], ticket::run),
     row("caches", "the ticket where rpc.gssd looks", &["ticket"], caches::run),
     row("keytab", "the machine's keytab", &["krb5-conf"], keytab::run),
-    row("keys", "the keytab against the KDC", &["keytab", "clock"], keys::run),
-    row("service", "the server's principal", &["names", "clock", "realm"], service::run),
+    row("keys", "the keytab against the KDC", &["keytab", "clock", "room"], keys::run),
+    row("service", "the server's principal", &["names", "clock", "realm", "room"], service::run),
     row("machine", "a context of the machine", &["versions", "keys", "service"], context::machine),
     row("user", "a context of the user", &["versions", "ticket", "service"], context::user),
     row("requests", "a request with each flavor", &["flavors"], requests::run),

@@ -10,6 +10,9 @@ use crate::nfs_conf::NfsConf;
 use crate::tool::{ToolResult, run as run_tool};
 use crate::{CheckOutcome, HealthFinding, Surroundings};
 
+/// The domain of libnfsidmap on a machine without one.
+const NO_DOMAIN: &str = "localdomain";
+
 /// S_IWUSR of the mode.
 const OWNER_WRITES: u32 = 0o200;
 
@@ -20,7 +23,8 @@ pub(super) fn client(facts: &mut Facts) -> CheckOutcome {
         return CheckOutcome::Passed(format!("{} sends numbers: {}", facts.target.host, root.owner));
     };
     let mut findings = Vec::new();
-    let Some(own) = own else {
+    // libnfsidmap takes this domain on a machine that has none.
+    let Some(own) = own.or_else(|| (theirs == NO_DOMAIN).then(|| NO_DOMAIN.to_owned())) else {
         return outcome(vec![no_domain(&facts.target.host, theirs)], "");
     };
     if !own.eq_ignore_ascii_case(theirs) {
@@ -63,7 +67,7 @@ pub(super) fn client(facts: &mut Facts) -> CheckOutcome {
     outcome(findings, format!("{} and {} are names of this machine's domain", root.owner, root.group))
 }
 
-/// The finding for a machine without a domain; libnfsidmap then takes `localdomain`.
+/// The finding for a machine without a domain.
 fn no_domain(host: &str, theirs: &str) -> HealthFinding {
     let cause = format!(
         "This machine has no domain of owners, as its name has no domain and /etc/idmapd.conf has none, while {host} names owners NAME@{theirs}: all names are shown as nobody."

@@ -73,10 +73,7 @@ fn judge(facts: &Facts, flavor: Flavor, error: &Error) -> HealthFinding {
     let (host, export) = (&facts.target.host, &facts.target.export);
     let local = format!("orthrus doctor --server    # on {host}");
     if error.is(Nfsstat4::NFS4ERR_NOENT) {
-        return HealthFinding::error(
-            format!("{host} has no export {export}."),
-            format!("mount -t nfs4 {host}:/ /mnt && ls /mnt"),
-        );
+        return HealthFinding::error(format!("{host} has no export {export}."), facts.target.listing());
     }
     if error.is(Nfsstat4::NFS4ERR_CLID_INUSE) {
         return super::flavors::not_admitted(facts);

@@ -64,8 +64,11 @@ impl ExplainKey {
         if let Some(name) = &self.key
             && found.is_empty()
         {
-            let nearest = config::nearest_key(name);
-            bail!("there is no key {name:?}; the nearest is {nearest}; `orthrus config explain` lists all");
+            let nearest = config::nearest_key(name).map(|key| format!("the nearest is {key}; "));
+            bail!(
+                "there is no key {name:?}; {}`orthrus config explain` lists all",
+                nearest.unwrap_or_default()
+            );
         }
         if self.json {
             let reports: Vec<_> = found

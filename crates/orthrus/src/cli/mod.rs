@@ -29,6 +29,7 @@ use crate::api::{ClientRow, ContextRow, DelegationRow, ExportRow, LockRow, OpenR
 use crate::logging::{LogFilter, LogFormat};
 use crate::serve::STARTER;
 use anyhow::Context;
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use doctor::Unhealthy;
 pub(crate) use left_out::LeftOut;
@@ -115,7 +116,8 @@ impl Arguments {
     /// A usage error, or the text of a help page or the version.
     pub(crate) fn of_command_line() -> Result<Self, clap::Error> {
         let mut command = groups::grouped(Self::command());
-        let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let matches = command.try_get_matches_from_mut(std::env::args_os());
+        let mut matches = matches.map_err(without_hidden)?;
         Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
     }
 
@@ -160,10 +162,37 @@ impl Arguments {
     }
 }
 
+/// Takes the command that a server runs itself out of the suggestions for a misspelt one.
+fn without_hidden(mut error: clap::Error) -> clap::Error {
+    let suggested = ContextKind::SuggestedSubcommand;
+    if let Some(ContextValue::Strings(mut names)) = error.remove(suggested) {
+        names.retain(|name| name != STARTER);
+        if !names.is_empty() {
+            error.insert(suggested, ContextValue::Strings(names));
+        }
+    }
+    error
+}
+
 /// Selects the instruction set that the environment names, if it names one.
 fn select_cpu() -> Result<(), krb5::CpuError> {
     match std::env::var_os(krb5::CPU_VARIABLE) {
         Some(name) => krb5::select(name.to_string_lossy().parse()?),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_commands_of_people_are_suggested() {
+        let said = |word: &str| {
+            let refused = groups::grouped(Arguments::command()).try_get_matches_from(["orthrus", word]);
+            without_hidden(refused.expect_err("there is no such command")).to_string()
+        };
+        assert!(said("srve").contains("'serve'") && !said("srve").contains(STARTER), "{}", said("srve"));
+        assert!(!said("startr").contains(STARTER), "{}", said("startr"));
     }
 }

@@ -283,6 +283,9 @@ impl Arguments {
 /// Makes an export of `FOLDER` or `FOLDER=/PSEUDO`.
 fn folder(text: &str, taken: &mut HashMap<String, u32>) -> anyhow::Result<ExportSettings> {
     let (path, pseudo) = split_pseudo(text);
+    if path.as_os_str().is_empty() {
+        bail!("the name of a folder is empty: a variable of the shell may not be set");
+    }
     let storage = Storage::Folder(path.canonicalize().with_context(|| path.display().to_string())?);
     let pseudo = match pseudo {
         Some(pseudo) => vfs::normalise(pseudo)?,

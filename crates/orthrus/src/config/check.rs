@@ -3,6 +3,7 @@
 use super::folders::{Answers, FOLDERS, is_folder};
 use super::locations::check_referral;
 use super::{CephStorage, ClusterSettings, ConfigError, ExportSettings, Nested, Settings, Storage};
+use mounts::HiddenFolder;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -165,9 +166,20 @@ fn check_without_ceph(export: &ExportSettings) -> Result<(), (&'static str, Stri
 fn existing_folder(path: PathBuf, folders: &Answers) -> Result<PathBuf, String> {
     match folders.get(&path) {
         Some(Ok(false)) => Err(format!("{} is not a folder", path.display())),
-        Some(Err(error)) => Err(format!("{}: {error}", path.display())),
+        Some(Err(error)) => Err(format!("{}: {error}{}", path.display(), hidden_remedy(&path))),
         Some(Ok(true)) | None => Ok(path),
     }
+}
+
+/// Returns the reason why a service may not see a path that is there, and the remedy, if systemd
+/// hides it.
+pub(crate) fn hidden_remedy(path: &Path) -> String {
+    mounts::hidden(path).map(|HiddenFolder { folder, setting }| {
+        format!(
+            "; systemd hides the contents of {folder} from this service: choose another place, or set {setting}=no by \
+             `systemctl edit orthrus`"
+        )
+    }).unwrap_or_default()
 }
 
 /// Parses `address:port`, `address`, `[v6]:port` or `:port`; the error lists these forms.

@@ -23,6 +23,11 @@ impl FromStr for ClientPattern {
         if text == "*" {
             return Ok(Self::Any);
         }
+        if is_address_pattern(text) {
+            return Err(format!(
+                "{text:?} is a pattern of host names, and names have letters; write the network, such as 10.0.0.0/24"
+            ));
+        }
         match text.parse::<Network>() {
             Ok(network) => Ok(Self::Network(network)),
             Err(error) if text.contains(['/', ':']) => Err(error.to_string()),
@@ -31,6 +36,12 @@ impl FromStr for ClientPattern {
             }
         }
     }
+}
+
+/// Returns whether a pattern such as 10.0.0.[1-9] is meant for addresses. As one of names it would
+/// match those that the owners of other addresses choose.
+fn is_address_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '[']) && !text.contains(char::is_alphabetic) && !text.contains([':', '/'])
 }
 
 impl fmt::Display for ClientPattern {

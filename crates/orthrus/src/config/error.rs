@@ -3,6 +3,7 @@
 use super::faults;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,14 @@ impl ConfigError {
             start += line.len();
         }
         Self::at(file, text, offset..offset, message)
+    }
+
+    /// Makes the error of a file whose bytes are no text.
+    pub(super) fn not_utf8(file: &Path, error: &FromUtf8Error) -> Self {
+        let (good, _) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let message = "a character is not in UTF-8; save the file in that encoding".to_owned();
+        Self::At { file: file.to_owned(), line, key: String::new(), message }
     }
 
     /// Turns the parser's error into one of ours.

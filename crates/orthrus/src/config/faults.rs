@@ -17,21 +17,29 @@ pub(super) fn explain(text: &str, error: &toml::de::Error) -> Option<(Range<usiz
     let span = error.span()?;
     let Ok(file) = DeTable::parse(text) else { return explain_syntax(text, span) };
     let message = error.message();
-    if let Some(name) = quoted_after(message, "missing field ") {
-        return Some((span, missing_key(name)));
-    }
     let mut path = Vec::new();
     locate(file.get_ref(), &span, &mut path);
+    if let Some(name) = quoted_after(message, "missing field ") {
+        let known = key_at(&format!("{}.{name}", names(&path))).map(|key| format!("; {}", allowed(key)));
+        return Some((span, missing_key(name) + &known.unwrap_or_default()));
+    }
     if names(&path) == "identity.source" {
         path.extend(wrong_source_key(file.get_ref(), &span, message));
     }
     if let Some(name) = quoted_after(message, "unknown field ") {
         let at = path.last().map_or(span, |place| place.key.clone());
         path.pop_if(|place| place.name == name);
-        return Some((at, unknown_key(&names(&path), name)));
+        let table = names(&path);
+        let above = text.get(..at.start).unwrap_or_default();
+        let is_heading = above.lines().next_back().is_some_and(|line| line.trim_start().starts_with('['));
+        let nearest = is_heading.then(|| unknown_table(&table, name)).flatten();
+        return Some((at, nearest.unwrap_or_else(|| unknown_key(&table, name))));
     }
     let kinds = ["invalid type", "invalid value", "unknown variant"];
-    kinds.iter().any(|kind| message.starts_with(kind)).then_some(())?;
+    if !kinds.iter().any(|kind| message.starts_with(kind)) {
+        let own = path.last().filter(|_| names(&path).starts_with("identity.source."))?;
+        return Some((own.value.clone(), message.to_owned()));
+    }
     let value = path.last().map_or(&span, |place| &place.value);
     let holds = value.start <= span.start && span.end <= value.end;
     let at = if holds { span } else { value.clone() };
@@ -128,10 +136,32 @@ fn key_at(path: &str) -> Option<FoundKey> {
     exact.or_else(|| key_at(path.rsplit_once('.')?.0))
 }
 
+/// Options of exports(5) with another name here, and the line that stands for each.
+const OPTIONS: &[(&str, &str)] = &[
+    ("ro", "read_only = true"),
+    ("rw", "read_only = false, the default"),
+    ("insecure", "secure = false"),
+    ("root_squash", "squash = \"root\", the default"),
+    ("no_root_squash", "squash = \"none\""),
+    ("all_squash", "squash = \"all\""),
+    ("crossmnt", "nested = \"show\""),
+    ("nohide", "nested = \"show\""),
+];
+
+/// Returns the message for the heading of a table that the one with the prefix `path` does not
+/// have, if another is like it.
+fn unknown_table(path: &str, name: &str) -> Option<String> {
+    let nearest = keys::nearest_table(path, name)?;
+    Some(format!("there is no key `{name}`; the nearest is {}", nearest.heading))
+}
+
 /// Returns the message for a key that the table with the prefix `path` does not have.
 fn unknown_key(path: &str, name: &str) -> String {
     if let Some(found) = key_at(path) {
         return not_allowed(found, name);
+    }
+    if let Some((_, line)) = OPTIONS.iter().find(|(option, _)| *option == name) {
+        return format!("there is no key `{name}`; write {line}");
     }
     let belongs = |(table, _): &FoundKey| match table.heading {
         "" => "above the first [table]".to_owned(),
@@ -155,23 +185,45 @@ fn unknown_key(path: &str, name: &str) -> String {
     format!("there is no key `{name}`; {nearest}")
 }
 
-/// Explains a value that is not TOML, such as a word without quotes.
+/// Explains a line that is not TOML, such as a word without quotes.
 fn explain_syntax(text: &str, span: Range<usize>) -> Option<(Range<usize>, String)> {
     let above = text.get(..span.start)?;
     let start = above.rfind('\n').map_or(0, |end| end + 1);
-    let (name, value) = text.get(start..)?.lines().next()?.split_once('=')?;
-    let value = value.split('#').next()?.trim();
+    let (above, line) = (text.get(..start)?, text.get(start..)?.lines().next()?);
+    if let Some(message) = inner_table_first(above, line) {
+        return Some((span, message));
+    }
+    let (name, value) = line.split_once('=')?;
+    let (name, value) = (name.trim(), value.split('#').next()?.trim());
+    if name.contains('@') && !name.contains(['"', '\'']) {
+        return Some((span, format!("the principal needs quotes, such as \"{name}\" = {value}")));
+    }
     let is_toml = toml::from_str::<toml::Table>(&format!("value = {value}")).is_ok();
-    if is_toml || value.is_empty() || value.contains(['"', '\'', '[', '{']) {
+    if is_toml || value.is_empty() || value.contains(['"', '\'', '{']) {
         return None;
     }
-    let heading = text.get(..start)?.lines().rfind(|line| line.trim_start().starts_with('['));
+    let heading = above.lines().rfind(|line| line.trim_start().starts_with('['));
     let table = heading.map(key_of).unwrap_or_default();
-    let found = key_at(format!("{table}.{}", name.trim()).trim_start_matches('.'))?;
-    let message = if found.1.example.contains('"') {
-        format!("the value needs quotes; {}", allowed(found))
-    } else {
-        not_allowed(found, value)
+    let found = key_at(format!("{table}.{name}").trim_start_matches('.'))?;
+    let message = match found.1.example.contains('"') {
+        true if value.contains(TYPOGRAPHIC_QUOTES) => {
+            format!("the quotes must be straight; {}", allowed(found))
+        }
+        true => format!("the value needs quotes; {}", allowed(found)),
+        false if value.contains('[') => return None,
+        false => not_allowed(found, value),
     };
     Some((span, message))
+}
+
+/// Quotes of word processors and web pages.
+const TYPOGRAPHIC_QUOTES: [char; 8] = ['“', '”', '„', '‘', '’', '‚', '«', '»'];
+
+/// Explains a heading such as `[[export]]` below that of a table in it.
+fn inner_table_first(above: &str, line: &str) -> Option<String> {
+    let name = line.trim().strip_prefix("[[")?.strip_suffix("]]")?;
+    let headings = || above.lines().filter(|line| line.trim_start().starts_with('[')).map(key_of);
+    let inner = headings().find(|heading| heading.starts_with(&format!("{name}.")))?;
+    let is_first = headings().all(|heading| heading != name);
+    is_first.then(|| format!("[[{inner}]] stands above, and belongs below its [[{name}]]"))
 }

@@ -17,7 +17,7 @@ mod settings;
 mod sources;
 mod values;
 
-pub(crate) use check::{check_ceph_cluster, distinct_pseudo, parse_listen, parse_metrics};
+pub(crate) use check::{check_ceph_cluster, distinct_pseudo, hidden_remedy, parse_listen, parse_metrics};
 pub(crate) use clients::ClientPattern;
 pub(crate) use error::ConfigError;
 pub(crate) use keys::{
@@ -63,7 +63,9 @@ pub(crate) fn state_dir_of(path: &Path) -> Result<Option<PathBuf>, ConfigError> 
 }
 
 fn text_of(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })
+    let bytes =
+        std::fs::read(path).map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })?;
+    String::from_utf8(bytes).map_err(|error| ConfigError::not_utf8(path, &error))
 }
 
 /// Parses a configuration; `path` is for messages and for relative paths in it.

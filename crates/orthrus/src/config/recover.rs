@@ -53,7 +53,7 @@ fn follows(error: &ConfigError, earlier: &[ConfigError], text: &str) -> bool {
     };
     earlier.iter().any(|earlier| match earlier {
         ConfigError::At { line: wrong, key, .. } => {
-            *message == missing_key(key) && begins_table(*wrong) == *line
+            message.starts_with(&missing_key(key)) && begins_table(*wrong) == *line
         }
         _ => false,
     })

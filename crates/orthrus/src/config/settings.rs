@@ -7,7 +7,7 @@ use super::clients::ClientPattern;
 use super::limits::{ClientLimits, LimitRuleSettings, PrincipalLimits};
 use super::rules::RuleSettings;
 use super::sources::SourceSettings;
-use super::values::{bounded, domain, flavors, parsed, pseudo, seconds, seconds_or_none};
+use super::values::{bounded, domain, flavors, parsed, path, pseudo, seconds, seconds_or_none, some_path};
 use crate::logging::LogFilter;
 use identity::{LocalRule, Rules, Unknown};
 use serde::Deserialize;
@@ -79,8 +79,10 @@ pub(crate) struct Settings {
     #[serde(deserialize_with = "super::values::metrics")]
     pub web: Option<SocketAddr>,
     /// Certificate chain of the web page, in PEM.
+    #[serde(deserialize_with = "some_path")]
     pub web_certificate: Option<PathBuf>,
     /// Private key of the web page, in PEM.
+    #[serde(deserialize_with = "some_path")]
     pub web_key: Option<PathBuf>,
     /// The file of the audit log, or `journal`; `None`: there is none.
     #[serde(deserialize_with = "super::values::audit")]
@@ -95,6 +97,7 @@ pub(crate) struct Settings {
     #[serde(deserialize_with = "domain")]
     pub domain: String,
     /// The service keys; without them only `sys` can be served.
+    #[serde(deserialize_with = "some_path")]
     pub keytab: Option<PathBuf>,
     /// The services whose keys of the keytab are accepted; `*` for all.
     pub keytab_services: Vec<String>,
@@ -109,6 +112,7 @@ pub(crate) struct Settings {
     /// The lookup of accounts.
     pub identity: IdentitySettings,
     /// Where the server keeps its secret and its client records; `None`: the default place.
+    #[serde(deserialize_with = "some_path")]
     pub state_dir: Option<PathBuf>,
     /// How long a silent client keeps its state. Shorter leases renew too often, longer ones keep
     /// the locks of dead clients too long.
@@ -295,8 +299,10 @@ pub(crate) struct ClusterSettings {
     /// The user's name without `client.`.
     pub ceph_user: String,
     /// The configuration file of the Ceph cluster.
+    #[serde(deserialize_with = "path")]
     pub ceph_conf: PathBuf,
     /// The file with the user's key; `None`: as the configuration says.
+    #[serde(deserialize_with = "some_path")]
     pub ceph_keyring: Option<PathBuf>,
 }
 
@@ -399,6 +405,7 @@ impl FromStr for Nested {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ExportSettings {
     /// The keys `path`, `memory`, `ceph` and `refer`, of which a file has one.
+    #[serde(deserialize_with = "some_path")]
     pub(super) path: Option<PathBuf>,
     #[serde(deserialize_with = "super::values::memory")]
     pub(super) memory: Option<u64>,
@@ -410,7 +417,9 @@ pub(crate) struct ExportSettings {
     /// Keys that belong to `ceph`.
     pub(super) ceph_fs: Option<String>,
     pub(super) ceph_user: String,
+    #[serde(deserialize_with = "path")]
     pub(super) ceph_conf: PathBuf,
+    #[serde(deserialize_with = "some_path")]
     pub(super) ceph_keyring: Option<PathBuf>,
     pub(super) ceph_snapshots: bool,
     #[serde(deserialize_with = "bounded::<_, _, 0, 64>")]

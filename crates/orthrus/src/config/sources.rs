@@ -1,6 +1,6 @@
 //! The sources of accounts in a configuration file.
 
-use super::values::{parsed, seconds};
+use super::values::{parsed, seconds, some_path};
 use ldap::{Bind, LdapSettings, Schema};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -85,10 +85,14 @@ pub(crate) struct LdapTable {
     servers: Vec<String>,
     starttls: bool,
     insecure: bool,
+    #[serde(deserialize_with = "some_path")]
     ca: Option<PathBuf>,
+    #[serde(deserialize_with = "some_path")]
     certificate: Option<PathBuf>,
+    #[serde(deserialize_with = "some_path")]
     key: Option<PathBuf>,
     bind_dn: Option<String>,
+    #[serde(deserialize_with = "some_path")]
     secret: Option<PathBuf>,
     external: bool,
     base: String,

@@ -237,6 +237,47 @@ fn a_network_that_is_none_is_named() {
 }
 
 #[test]
+fn a_pattern_of_addresses_is_refused() {
+    for client in ["10.*", "10.0.0.*", "10.0.0.[1-9]", "192.168.1.?"] {
+        let said = refusal(&format!("[[export]]\npath = \"/tmp\"\nclients = [\"{client}\"]\n"));
+        assert!(said.contains("write the network, such as 10.0.0.0/24"), "{said}");
+    }
+    let named = "[[export]]\npath = \"/tmp\"\nclients = [\"*\", \"10.*.example.org\", \"node[0-9]\"]\n";
+    assert!(parse(Path::new("/etc/orthrus.toml"), named).is_ok());
+}
+
+#[test]
+fn an_empty_path_is_not_the_folder_of_the_file() {
+    let export = "[[export]]\npath = \"/tmp\"\n";
+    for (text, place) in [
+        ("[[export]]\npath = \"\"\n".to_owned(), "2: key `path`: "),
+        (format!("state_dir = \" \"\n{export}"), "1: key `state_dir`: "),
+        (format!("keytab = \"\"\n{export}"), "1: key `keytab`: "),
+        (format!("web_key = \"\"\n{export}"), "1: key `web_key`: "),
+        ("[[export]]\nceph = \"/\"\nceph_conf = \"\"\n".to_owned(), "3: key `ceph_conf`: "),
+        (format!("[[identity.source]]\nkind = \"ldap\"\nca = \"\"\n{export}"), "3: key `ca`: "),
+    ] {
+        let said = refusal(&text);
+        assert!(
+            said.starts_with(&format!("/etc/orthrus.toml:{place}")) && said.contains("the path is empty"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_no_text_is_named_with_the_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("orthrus.toml");
+    std::fs::write(&file, b"[[export]]\npath = \"/srv/d\xe4ten\"\n").expect("it is written");
+    let said = read(&file).expect_err("it is no text").to_string();
+    assert!(
+        said.ends_with("orthrus.toml:2: a character is not in UTF-8; save the file in that encoding"),
+        "{said}"
+    );
+}
+
+#[test]
 fn errors_of_an_export_name_its_own_lines() {
     let good = "[[export]]\npath = \"/tmp\"\n\n";
     for (table, place, part) in [

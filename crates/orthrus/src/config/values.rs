@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 use vfs::SecFlavor;
@@ -91,6 +92,20 @@ pub(super) fn metrics<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Socke
 /// Reads the place of the audit log.
 pub(super) fn audit<'de, D: Deserializer<'de>>(from: D) -> Result<Option<AuditTarget>, D::Error> {
     parsed(from).map(Some)
+}
+
+/// Reads a path. An empty one would be the folder of the file, with all that is secret in it.
+pub(super) fn path<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    let path = String::deserialize(from)?;
+    if path.trim().is_empty() {
+        return Err(D::Error::custom("the path is empty; name one, or remove the key"));
+    }
+    Ok(path.into())
+}
+
+/// As [`path`], for a key whose absence has a meaning.
+pub(super) fn some_path<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    path(from).map(Some)
 }
 
 /// Reads a DNS domain.

@@ -36,12 +36,24 @@ pub(crate) fn write_end(error: &anyhow::Error) {
         Some(LogFormat::Json | LogFormat::Journal | LogFormat::Journald)
             if tracing::enabled!(Level::ERROR) =>
         {
-            tracing::error!("{error:#}");
+            tracing::error!("{}", with_causes(error));
             flush();
         }
         // Servers and directories choose parts of many messages.
-        _ => errln!("orthrus: {}", terminal::escape_lines(&format!("{error:#}"))),
+        _ => errln!("orthrus: {}", terminal::escape_lines(&with_causes(error))),
     }
+}
+
+/// Returns an error with its causes. Some errors already name theirs.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text += if text.is_empty() { "" } else { ": " };
+            text += &cause;
+        }
+    }
+    text
 }
 
 /// Starts logging: the lines of a filter, which the settings of a server can choose without one.
@@ -70,4 +82,19 @@ pub(crate) fn start(chosen: Option<&LogFilter>, format: LogFormat) -> anyhow::Re
         LogFormat::Auto | LogFormat::Text => registry.with(lines).init(),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_an_error_names_itself_is_not_repeated() {
+        let full = || anyhow::anyhow!("no room");
+        assert_eq!(
+            with_causes(&full().context("/a: no room").context("the realm")),
+            "the realm: /a: no room"
+        );
+        assert_eq!(with_causes(&full().context("/a")), "/a: no room");
+    }
 }

@@ -1,7 +1,7 @@
 //! The service's keys: which realms they belong to, and contexts accepted with them.
 
-use crate::config::Settings;
-use anyhow::{Context, bail};
+use crate::config::{Settings, hidden_remedy};
+use anyhow::{Context, anyhow, bail};
 use gss::{Established, GssError, KeytabEntry};
 use identity::fits_pattern;
 use rustix::fs::MemfdFlags;
@@ -112,6 +112,16 @@ impl Keytab {
         format!("keytab {}", self.path.display())
     }
 
+    /// Makes the error of a file that cannot be read.
+    fn unreadable(&self, error: std::io::Error) -> anyhow::Error {
+        let remedy = if self.path.to_string_lossy().contains("FILE:") {
+            "; write the path without \"FILE:\"".to_owned()
+        } else {
+            hidden_remedy(&self.path)
+        };
+        anyhow!("{}: {error}{remedy}", self.named())
+    }
+
     fn stamp(&self) -> FileStamp {
         let file = std::fs::metadata(&self.path).ok()?;
         Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()))
@@ -119,8 +129,8 @@ impl Keytab {
 
     /// Selects the accepted keys. Returns their entries, and a keytab with them alone.
     fn select(&self) -> anyhow::Result<(Vec<KeytabEntry>, Vec<u8>)> {
-        let (entries, bytes) =
-            gss::select_keys(&self.path, |entry| self.accepts(entry)).with_context(|| self.named())?;
+        let (entries, bytes) = gss::select_keys(&self.path, |entry| self.accepts(entry))
+            .map_err(|error| self.unreadable(error))?;
         if entries.is_empty() {
             let services = self.services.join("/, ");
             let hosts = if self.hosts.is_empty() { "*".to_owned() } else { self.hosts.join(", ") };

@@ -17,6 +17,7 @@ pub(crate) mod membership;
 mod metrics;
 mod observe;
 mod opened;
+mod own_domain;
 mod own_files;
 mod preflight;
 mod process;
@@ -333,7 +334,7 @@ fn identities(settings: &Settings, keys: Option<&Keys>) -> anyhow::Result<(Rules
 fn rules(settings: &Settings, realms: &[String]) -> Rules {
     let domain = match (settings.domain.as_str(), realms.first()) {
         ("", Some(realm)) => realm.to_lowercase(),
-        ("", None) => Rules::default().domain,
+        ("", None) => own_domain::own_domain().unwrap_or(Rules::default().domain),
         (domain, _) => domain.to_owned(),
     };
     let IdentitySettings { unknown, refresh, absent, stale, timeout, .. } = settings.identity;

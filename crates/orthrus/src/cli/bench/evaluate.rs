@@ -14,7 +14,7 @@ use bench::measuring::{self, CaseDriver, Evaluation, Record, RunPhase, RunStep, 
 use bench::native::{BenchTarget, NativeDriver, ServerSet};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use terminal::shell_word;
 
@@ -242,7 +242,8 @@ pub(crate) fn conduct(
     let mut only = Only::new(evaluation, &text);
     let outcome = measuring::run(&mut only, driver, record, watch);
     bar.finish_and_clear();
-    if outcome.is_err() && !only.has_matched() && !text.is_empty() {
+    let is_whole = !stop.load(Ordering::Relaxed);
+    if outcome.is_err() && is_whole && !only.has_matched() && !text.is_empty() {
         bail!("no case has {text:?} in its name; --list shows the names");
     }
     outcome

@@ -94,7 +94,7 @@ impl ImportedRule {
 
 /// Returns clients as Orthrus writes them; `None` if it cannot tell them.
 fn pattern(client: &str) -> Option<String> {
-    if client.parse::<ClientPattern>().is_ok() && !is_address_pattern(client) {
+    if client.parse::<ClientPattern>().is_ok() {
         return Some(client.to_owned());
     }
     // 10.0.0.0/255.0.0.0
@@ -103,9 +103,4 @@ fn pattern(client: &str) -> Option<String> {
     let bits = mask.leading_ones();
     let prefix = format!("{address}/{bits}");
     (mask.count_ones() == bits && prefix.parse::<vfs::Network>().is_ok()).then_some(prefix)
-}
-
-/// Returns whether a pattern such as 10.0.0.[1-9] is meant for addresses. Patterns are for names.
-fn is_address_pattern(client: &str) -> bool {
-    client != "*" && client.contains(['*', '?', '[']) && !client.contains(|c: char| c.is_ascii_alphabetic())
 }

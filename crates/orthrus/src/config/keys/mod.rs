@@ -106,10 +106,36 @@ pub(super) fn table(prefix: &str) -> Option<&'static ConfigTable> {
     tables::all().find(|table| !prefix.is_empty() && table.prefix == prefix)
 }
 
-/// Returns the full name of the key that is most like a wrong name.
-pub(crate) fn nearest(name: &str) -> String {
-    let near = |(table, key): &FoundKey| distance(name, key.name).min(distance(name, &table.full_name(key)));
-    all().min_by_key(near).map(|(table, key)| table.full_name(key)).unwrap_or_default()
+/// Returns the full name of the key that is most like a wrong name; `None` if none is like it.
+pub(crate) fn nearest(name: &str) -> Option<String> {
+    let near = |(table, key): FoundKey| {
+        let full = table.full_name(key);
+        (distance(name, key.name).min(distance(name, &full)), full)
+    };
+    let (distance, full) = all().map(near).min_by_key(|(distance, _)| *distance)?;
+    is_alike(name, distance).then_some(full)
+}
+
+/// Returns the table whose heading is most like a wrong name, if possible one in the table with
+/// `prefix`; `None` if none is like it.
+pub(super) fn nearest_table(prefix: &str, name: &str) -> Option<&'static ConfigTable> {
+    let named = tables::all().filter_map(|table| {
+        let heading = table.heading.trim_matches(['[', ']']);
+        let (outer, last) = heading.rsplit_once('.').unwrap_or(("", heading));
+        Some((table, outer, distance(name, last))).filter(|_| !heading.is_empty())
+    });
+    let alike = named.filter(|(_, _, distance)| is_alike(name, *distance));
+    alike.min_by_key(|(_, outer, distance)| (*outer != prefix, *distance)).map(|(table, ..)| table)
+}
+
+/// Returns the last part of the heading of a table.
+fn last_name(table: &ConfigTable) -> &str {
+    table.prefix.rsplit('.').next().unwrap_or_default()
+}
+
+/// Returns whether a known name at this distance is worth naming.
+fn is_alike(name: &str, distance: usize) -> bool {
+    distance * 2 <= name.len()
 }
 
 /// Returns the key, or the table, that is most like a wrong name in the table with `prefix`; `None`
@@ -119,10 +145,9 @@ pub(super) fn nearest_in(
     name: &str,
 ) -> Option<(&'static ConfigTable, Option<&'static ConfigKey>)> {
     let keys = all().map(|(table, key)| (key.name, table, Some(key)));
-    let last = |table: &'static ConfigTable| table.prefix.rsplit('.').next().unwrap_or_default();
-    let found = keys.chain(tables::all().map(|table| (last(table), table, None)));
+    let found = keys.chain(tables::all().map(|table| (last_name(table), table, None)));
     let alike = found.map(|(known, table, key)| (distance(name, known), table, key));
-    let alike = alike.filter(|(distance, ..)| distance * 2 <= name.len());
+    let alike = alike.filter(|(distance, ..)| is_alike(name, *distance));
     alike
         .min_by_key(|(distance, table, _)| (*distance, table.prefix != prefix))
         .map(|(_, table, key)| (table, key))
@@ -130,9 +155,9 @@ pub(super) fn nearest_in(
 
 /// Returns how unlike a wrong name and a known one are.
 fn distance(name: &str, known: &str) -> usize {
-    // A part of a name is more often short for it than a misspelt other one.
+    // A part of a name is more often short for it than a misspelt other one, if it is no syllable.
     let edits = edits(name, known);
-    if known.contains(name) { edits.min(1) } else { edits }
+    if name.len() > 2 && known.contains(name) { edits.min(1) } else { edits }
 }
 
 /// Counts the characters to insert, remove or replace between two names (Levenshtein's distance).

@@ -168,8 +168,9 @@ fn a_wrong_name_gets_the_nearest_one() {
         ("identity.sources.base", "identity.source.base"),
     ] {
         assert!(find(wrong).is_empty());
-        assert_eq!(nearest(wrong), right);
+        assert_eq!(nearest(wrong).as_deref(), Some(right));
     }
+    assert_eq!(nearest("rw"), None);
     assert_eq!((edits("", "abc"), edits("abc", ""), edits("kitten", "sitting")), (3, 3, 3));
 }
 
@@ -237,6 +238,15 @@ fn a_key_of_another_table_is_answered_with_its_place() {
             "[[exports]]\npath = \"/\"",
             ":4: key `exports`: there is no key `exports`; the nearest is [[export]]",
         ),
+        (
+            "[principal]\n\"a@A\" = \"a\"",
+            ":4: key `principal`: there is no key `principal`; the nearest is [principals]",
+        ),
+        (
+            "[limits.principals]\ncontexts_max = 16",
+            ":4: key `limits.principals`: there is no key `principals`; the nearest is [limits.principal]",
+        ),
+        ("ro = true", ":4: key `ro`: there is no key `ro`; write read_only = true"),
         ("zzz = 1", ":4: key `zzz`: there is no key `zzz`; `orthrus config explain` lists all"),
     ] {
         let found = faults(&format!("[[export]]\nmemory = 1048576\n\n{text}\n"));
@@ -265,6 +275,21 @@ fn a_value_that_is_no_toml_is_answered_with_the_allowed_values() {
         ("limits = 5", ":1: key `limits`: write [limits] on a line of its own"),
         ("[[limits]]\nslots_max = 5", ":1: key `limits`: write [limits] on a line of its own"),
         ("shards = 1\nshards = 1", ":2: key `shards`: duplicate key"),
+        (
+            "[[identity.source]]\nbase = \"dc=a\"",
+            ":1: key `identity.source`: `kind` is missing; allowed: \"nss\"",
+        ),
+        ("listen = “:2049”", ":1: key `listen`: the quotes must be straight; allowed: \"address:port\""),
+        ("[[export]]\nsec = [krb5p]", ":2: key `sec`: the value needs quotes; allowed: \"krb5p\""),
+        ("[[export]]\nclients = [10.0.0.1]", ":2: key `clients`: the value needs quotes; allowed: networks"),
+        (
+            "[principals]\nalice@EXAMPLE.ORG = \"a\"",
+            ":2: key `alice@EXAMPLE.ORG`: the principal needs quotes, such as \"alice@EXAMPLE.ORG\" = \"a\"",
+        ),
+        (
+            "[[export.rule]]\nclients = [\"*\"]\n[[export]]\npath = \"/tmp\"",
+            ":3: key `export`: [[export.rule]] stands above, and belongs below its [[export]]",
+        ),
     ] {
         let found = faults(text);
         assert!(found.len() == 1 && found[0].starts_with(&format!("/x.toml{expected}")), "{text}: {found:?}");

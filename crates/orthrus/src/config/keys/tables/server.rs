@@ -98,7 +98,7 @@ pub(super) const SERVER: &[ConfigTable] = &[
                 name: "domain",
                 meaning: "The domain of owner names, as in alice@example.org. Clients need the same (idmapd.conf).",
                 allowed: "a DNS domain",
-                default: Absent("the first realm in lower case"),
+                default: Absent("the first realm in lower case, or the machine's domain"),
                 example: r#""example.org""#,
                 reloads: true,
             },
