@@ -61,8 +61,8 @@ fn ticks(count: u64) -> Option<Duration> {
     Some(Duration::from_secs_f64(count as f64 / rate as f64))
 }
 
-/// Columns of work in a line `cpu user nice system idle iowait irq softirq steal …` of /proc/stat; a
-/// guest's time is in user.
+/// Columns of work in a line `cpu user nice system idle iowait irq softirq steal …` of /proc/stat.
+/// A guest's time is in user.
 const BUSY: [usize; 5] = [0, 1, 2, 5, 6];
 /// The same with stolen time, which is another machine's.
 const BUSY_OR_STOLEN: [usize; 6] = [0, 1, 2, 5, 6, 7];

@@ -206,7 +206,7 @@ pub struct LoadParts {
 pub struct LoadPart {
     /// The name of the load.
     pub name: String,
-    /// The other variants.
+    /// The variants besides the baseline.
     pub parts: Vec<VariantPart>,
 }
 

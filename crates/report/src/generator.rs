@@ -70,8 +70,8 @@ fn sealed(record: &Record) -> Option<String> {
     ))
 }
 
-/// Names the groups in which the client was busy all the time, and the server was not or its time is
-/// unknown.
+/// Names the groups in which the client was busy all the time, and the server was not or its time
+/// is unknown.
 fn saturated(record: &Record) -> Option<String> {
     let cores = record.environment.cores.max(1) as f64;
     let held_up = |case: &&CaseRecord| {

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-/// Returns bytes as text. Those that are not UTF-8 become `\xE9` and the like, so that two names
+/// Returns bytes as text. A byte that is not UTF-8 becomes `\xE9` and the like, so that two names
 /// with different bytes stay different.
 pub fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());

@@ -32,7 +32,8 @@ impl Compared {
         if all == 0 {
             return "The two runs have no case to compare.".to_owned();
         }
-        let (slower, faster) = (Side::of(self, Pace::Slower), Side::of(self, Pace::Faster));
+        let (slower, faster) =
+            (ChangedCases::of(self, SpeedChange::Slower), ChangedCases::of(self, SpeedChange::Faster));
         let differ = slower.cases() + faster.cases();
         if differ == 0 {
             return format!("Nothing differs significantly in {all} cases.");
@@ -46,39 +47,38 @@ impl Compared {
     }
 }
 
-/// How the second run compares with the first in a case.
+/// The direction in which the second run differs from the first.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pace {
+enum SpeedChange {
     Slower,
     Faster,
 }
 
-impl Pace {
+impl SpeedChange {
     /// Judges a case; `None` without a significant difference.
     fn of(case: &ComparedCase) -> Option<Self> {
-        let (pair, lower) = match case.scheduled_latency() {
-            Some(latency) => (latency, Self::Faster),
-            None => (case.rate, Self::Slower),
+        let (figure, lower, higher) = match case.scheduled_latency() {
+            Some(latency) => (latency, Self::Faster, Self::Slower),
+            None => (case.rate, Self::Slower, Self::Faster),
         };
-        match (pair.difference, lower) {
-            (Verdict::Lower, lower) => Some(lower),
-            (Verdict::Higher, Self::Slower) => Some(Self::Faster),
-            (Verdict::Higher, Self::Faster) => Some(Self::Slower),
+        match figure.difference {
+            Verdict::Lower => Some(lower),
+            Verdict::Higher => Some(higher),
             _ => None,
         }
     }
 }
 
 /// The ratios of the cases in which the second run is slower, or faster.
-struct Side {
+struct ChangedCases {
     rates: Vec<f64>,
     latencies: Vec<f64>,
 }
 
-impl Side {
-    fn of(compared: &Compared, pace: Pace) -> Self {
+impl ChangedCases {
+    fn of(compared: &Compared, change: SpeedChange) -> Self {
         let (mut rates, mut latencies) = (Vec::new(), Vec::new());
-        for case in compared.cases.iter().filter(|case| Pace::of(case) == Some(pace)) {
+        for case in compared.cases.iter().filter(|case| SpeedChange::of(case) == Some(change)) {
             match case.scheduled_latency() {
                 Some(latency) => latencies.push(latency.ratio),
                 None => rates.push(case.rate.ratio),

@@ -40,8 +40,8 @@ fn shares(record: &Record) -> Option<Table> {
 }
 
 /// Returns the headline, with the latency at the rate where the article compares it. Curves without
-/// a step near that rate say nothing of it, and a saturated step measures the queue. Nothing is said
-/// where most of them show no difference.
+/// a step near that rate say nothing of it, and a saturated step measures the queue. The latency is
+/// left out where most curves show no difference.
 fn sentence(record: &Record) -> String {
     let (said, curves) = (headline(record), curves(record));
     let near = strongest(record).and_then(|variant| {

@@ -12,10 +12,10 @@ pub const SHARE_READ: u32 = 1;
 pub const SHARE_WRITE: u32 = 2;
 
 impl Compound<'_> {
-    /// Returns the file to READ with a stateid: the open's, or one opened for this call. An open for
-    /// WRITE alone allows it to callers that may read the file, for clients that read ahead or look
-    /// for holes in files that programs write (RFC 8881 section 9.1.2). Linux repeats a refused
-    /// request for ever.
+    /// Returns the file to READ with a stateid: the open's, or one opened for this call. An open
+    /// for WRITE alone allows it to callers that may read the file, for clients that read ahead or
+    /// look for holes in files that programs write (RFC 8881 section 9.1.2). Linux repeats a
+    /// refused request for ever.
     ///
     /// # Errors
     /// NFS4ERR_ISDIR and its kin, the errors of stateids, NFS4ERR_ACCESS, NFS4ERR_LOCKED,

@@ -1,7 +1,7 @@
 //! Valid file names (RFC 8881 section 14).
 //!
-//! The policy: a component is a string of bytes, as on the exported file system. It should be UTF-8,
-//! but need not be, which fs_charset_cap tells clients (section 14.4). The bytes are kept: case and
+//! A component is a string of bytes, as on the exported file system. It should be UTF-8, but need
+//! not be, which fs_charset_cap tells clients (section 14.4). The bytes are kept: case and
 //! normalisation matter. "." and "..", "/" and NUL are NFS4ERR_BADNAME.
 
 use super::OpError;
