@@ -59,26 +59,36 @@ impl ServerClock {
     /// Returns the time since then, for a thread that serves. Without such looks the process is
     /// halted.
     pub(super) fn now(&self) -> Duration {
-        self.at(nanoseconds())
+        self.look(nanoseconds)
     }
 
     /// Returns the time since then, for others.
     pub(super) fn peek(&self) -> Duration {
-        Duration::from_nanos(nanoseconds().saturating_sub(self.began()))
+        since(self.began(), nanoseconds())
     }
 
-    /// Looks at the clock at a moment of CLOCK_MONOTONIC.
-    fn at(&self, moment: u64) -> Duration {
+    /// Looks at the clock. Looks again if a halt was taken out meanwhile: the process may have been
+    /// halted between the lines.
+    fn look(&self, clock: impl Fn() -> u64) -> Duration {
+        loop {
+            let (began, moment) = (self.began(), clock());
+            self.note(moment);
+            if began == self.began() {
+                return since(began, moment);
+            }
+        }
+    }
+
+    /// Notes a look, and takes out a halt before it.
+    fn note(&self, moment: u64) {
         let seen = self.0.seen.load(Acquire);
         match moment.saturating_sub(seen) {
             ..NOTE_INTERVAL => {}
             rest if rest < HALT_MIN || seen == 0 || !self.0.rests => {
-                // A thread may have been halted on the way to this line.
                 self.0.seen.fetch_max(moment, Relaxed);
             }
             _ => self.take_out(moment),
         }
-        Duration::from_nanos(moment.saturating_sub(self.began()))
     }
 
     /// Takes out the halt that ends now. All threads go on at once, and only one of them does it.
@@ -99,6 +109,10 @@ impl ServerClock {
     }
 }
 
+fn since(began: u64, moment: u64) -> Duration {
+    Duration::from_nanos(moment.saturating_sub(began))
+}
+
 fn nanoseconds() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let (seconds, rest) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
@@ -108,12 +122,13 @@ fn nanoseconds() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     const SECOND: u64 = 1_000_000_000;
 
     /// Looks at a clock that began at second 100.
     fn seconds(clock: &ServerClock, at: u64) -> u64 {
-        clock.at((100 + at) * SECOND).as_secs()
+        clock.look(|| (100 + at) * SECOND).as_secs()
     }
 
     #[test]
@@ -136,6 +151,22 @@ mod tests {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(look)).collect();
             assert!(threads.into_iter().all(|thread| thread.join().expect("no panic")));
         });
+    }
+
+    #[test]
+    fn a_thread_that_was_halted_after_its_look_looks_again() {
+        let clock = ServerClock::new(100 * SECOND, true);
+        seconds(&clock, 8);
+        let times = Cell::new(0);
+        let halted = clock.look(|| {
+            // Another thread takes out the halt that comes behind the first look.
+            if times.replace(times.get() + 1) == 0 {
+                seconds(&clock, 3608);
+                return 108 * SECOND;
+            }
+            3709 * SECOND
+        });
+        assert_eq!((halted.as_secs(), times.get()), (9, 2));
     }
 
     #[test]
