@@ -171,7 +171,9 @@ fn a_realm_shell_that_is_terminated_leaves_no_folder_and_no_process() {
         let ready = folder.path().join(signal);
         let script = format!("touch {}; exec sleep 1000", ready.display());
         let mut shell = Command::new("unshare");
-        shell.args(["--net", "--"]).arg(e2e::program()).args(["realm", "shell"]).arg(&dir);
+        // A test that runs below `nohup` ignores SIGHUP.
+        shell.args(["--net", "--", "env", "--default-signal=HUP"]);
+        shell.arg(e2e::program()).args(["realm", "shell"]).arg(&dir);
         let mut shell =
             shell.args(["--", "sh", "-c", &script]).env("TMPDIR", &tmp).spawn().expect("it starts");
         let end = Instant::now() + Duration::from_secs(60);
@@ -179,7 +181,7 @@ fn a_realm_shell_that_is_terminated_leaves_no_folder_and_no_process() {
             assert!(Instant::now() < end, "the shell does not start");
             std::thread::sleep(Duration::from_millis(10));
         }
-        // unshare has become the program.
+        // unshare and env have become the program.
         let sent = run(Command::new("kill").arg(format!("-{signal}")).arg(shell.id().to_string()));
         assert!(sent.status.success(), "{sent:?}");
         let status = shell.wait().expect("it ends");
