@@ -28,7 +28,7 @@ pub struct Mount {
     pub options: Vec<String>,
 }
 
-/// A folder in whose place systemd shows another one to a service.
+/// A folder that systemd replaces by another one for a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HiddenFolder {
     /// The folder, such as `/home`.

@@ -413,7 +413,7 @@ impl LiveStatus {
         Self { terminal, screen, shown: String::new() }
     }
 
-    /// Only what changes is drawn, without the spaces between words.
+    /// The screen draws changes only, without the spaces between words.
     fn wait_for(&mut self, text: &str) {
         let mut bytes = [0; 4096];
         while !self.shown.contains(text) {

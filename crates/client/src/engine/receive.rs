@@ -89,7 +89,7 @@ impl CallEngine {
         if self.calls.len() == 0 { Ok(()) } else { self.receive(wait) }
     }
 
-    /// Repairs what is due, and sends waiting calls.
+    /// Makes the repairs that are due, and sends waiting calls.
     fn prepare(&mut self) -> Result<(), Error> {
         let now = Instant::now();
         if now >= self.next_check {

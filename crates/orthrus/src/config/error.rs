@@ -64,7 +64,7 @@ impl ConfigError {
         Self::at(file, text, offset..offset, message)
     }
 
-    /// Makes the error of a file whose bytes are no text.
+    /// Makes the error of a file that is no text.
     pub(super) fn not_utf8(file: &Path, error: &FromUtf8Error) -> Self {
         let (good, _) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
         let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;

@@ -100,7 +100,7 @@ impl ServerClock {
         }
         let rest = moment - seen;
         self.0.began.fetch_add(rest, Release);
-        // Behind `began`: who sees this sees that.
+        // Behind `began`: a thread that sees this one sees the new start.
         self.0.seen.store(moment, Release);
         let seconds = rest / 1_000_000_000;
         tracing::warn!(

@@ -104,7 +104,7 @@ pub struct NfsImage {
     /// Unlocked ranges that the kernel still holds for clients.
     #[n(12)]
     late_ranges: Option<LateRangesImage>,
-    /// Files with state whose backend does not have them.
+    /// Files with state that their backend does not have.
     #[n(13)]
     lost_files: Option<Vec<FileKeyImage>>,
 }
