@@ -7,15 +7,15 @@
 
 use libfuzzer_sys::fuzz_target;
 use orthrus_krb5::{
-    ContextKeys, Enctype, Role, TokenError, UnwrapMessage, Unwrapped, WRAP_HEADROOM, WrapMessage,
+    ContextKeys, Enctype, ProtocolKey, Role, TokenError, UnwrapMessage, Unwrapped, WRAP_HEADROOM, WrapMessage,
 };
 
 fuzz_target!(|data: &[u8]| {
     let [context, action, rest @ ..] = data else { return };
     let enctype = Enctype::ALL[usize::from(context & 3)];
     let key = vec![7; enctype.key_len()];
-    let subkey = context & 4 != 0;
-    let side = |role| ContextKeys::new(enctype, &key, role, subkey).expect("the right length");
+    let key = if context & 4 != 0 { ProtocolKey::AcceptorSubkey(&key) } else { ProtocolKey::InitiatorKey(&key) };
+    let side = |role| ContextKeys::new(enctype, key, role).expect("the right length");
     let (ours, peer) = if context & 8 != 0 {
         (side(Role::Acceptor), side(Role::Initiator))
     } else {

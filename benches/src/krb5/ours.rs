@@ -5,8 +5,8 @@ use super::program::WorkDone;
 use super::row::{TokenOperation, TokenRow};
 use anyhow::ensure;
 use krb5::{
-    ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError, UnwrapMessage,
-    VerifyMessage, WRAP_HEADROOM, WrapMessage,
+    ContextKeys, Cpu, Enctype, MicMessage, MicToken, ProtocolKey, Role, Run, Segments, TokenError,
+    UnwrapMessage, VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) struct Ours {
 /// Both sides of a context: the initiator's keys, the acceptor's.
 fn sides(enctype: Enctype, seed: u8) -> anyhow::Result<(ContextKeys, ContextKeys)> {
     let key = vec![seed; enctype.key_len()];
-    let side = |role| ContextKeys::new(enctype, &key, role, true);
+    let side = |role| ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&key), role);
     Ok((side(Role::Initiator)?, side(Role::Acceptor)?))
 }
 

@@ -5,7 +5,7 @@ use crate::contexts::{init_call, init_result};
 use anyhow::{Context, anyhow, ensure};
 use client::{Compound, GssCall, GssContext, Head, Protection};
 use gss::Established;
-use krb5::{ContextKeys, Enctype, Role};
+use krb5::{ContextKeys, Enctype, ProtocolKey, Role};
 use nfs4::{Compound4Res, NFSPROC4_COMPOUND, NfsArgop4, Nfsstat4};
 use rpc::gss::RpcGssServiceT;
 use rpc::{AuthFlavor, AuthSys, ConnectionId, RECORD_MARK_LEN, ReplyHeader};
@@ -40,8 +40,12 @@ impl ShardCaller {
     pub(super) fn establish(&mut self, server: &Server<Nfs>, scratch: &mut Scratch) -> anyhow::Result<()> {
         let reply = answer(server, scratch, self.request(init_call(1, b"a token")?))?;
         let result = init_result(&reply)?;
-        let keys = ContextKeys::new(Enctype::Aes256CtsHmacSha1_96, &KEY, Role::Initiator, true)
-            .map_err(|_| anyhow!("no keys"))?;
+        let keys = ContextKeys::new(
+            Enctype::Aes256CtsHmacSha1_96,
+            ProtocolKey::AcceptorSubkey(&KEY),
+            Role::Initiator,
+        )
+        .map_err(|_| anyhow!("no keys"))?;
         let established = Established {
             delegated_through: Vec::new(),
             forwarded: None,

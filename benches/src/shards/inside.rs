@@ -5,7 +5,7 @@ use crate::cores;
 use anyhow::{Context, anyhow};
 use bench::workload::together;
 use identity::{Identity, Mapped, PrincipalError};
-use krb5::{ContextKeys, Enctype, Role};
+use krb5::{ContextKeys, Enctype, ProtocolKey, Role};
 use nix::time::{ClockId, clock_gettime};
 use runtime::Builder;
 use server::dispatch::{Environment, Server};
@@ -68,7 +68,12 @@ fn accept(_: &[u8]) -> Result<Accepted, AcceptError> {
         delegated_through: Vec::new(),
         token: b"reply token".to_vec(),
         principal: "user@EXAMPLE.ORG".to_owned(),
-        keys: ContextKeys::new(Enctype::Aes256CtsHmacSha1_96, &KEY, Role::Acceptor, true).map_err(refused)?,
+        keys: ContextKeys::new(
+            Enctype::Aes256CtsHmacSha1_96,
+            ProtocolKey::AcceptorSubkey(&KEY),
+            Role::Acceptor,
+        )
+        .map_err(refused)?,
         lifetime: LIFETIME,
         send_sequence: 1,
     })

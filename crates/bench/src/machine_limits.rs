@@ -4,7 +4,9 @@
 use crate::link::{self, Link};
 use crate::measuring::{Interval, LINK, LOOPBACK, MachineLimit};
 use anyhow::{Context as _, Result, ensure};
-use krb5::{ContextKeys, Enctype, Role, Segments, TokenError, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
+use krb5::{
+    ContextKeys, Enctype, ProtocolKey, Role, Segments, TokenError, UnwrapMessage, WRAP_HEADROOM, WrapMessage,
+};
 use std::hint::black_box;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -137,8 +139,8 @@ fn round_trip(over: Option<&Link>) -> Result<MachineLimit> {
 /// Seals and opens messages of the size of a READ's reply.
 fn cryptography(enctype: Enctype, name: &str) -> Result<Vec<MachineLimit>> {
     let key = vec![0x42; enctype.key_len()];
-    let client = ContextKeys::new(enctype, &key, Role::Initiator, true)?;
-    let server = ContextKeys::new(enctype, &key, Role::Acceptor, true)?;
+    let client = ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&key), Role::Initiator)?;
+    let server = ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&key), Role::Acceptor)?;
     let plain = vec![vec![0xa7; MESSAGE + WRAP_HEADROOM + client.wrap_trailer_len()]; MESSAGES];
     let mut tokens = plain.clone();
     let seal_all = |tokens: &mut [Vec<u8>]| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gss::Established;
-use krb5::{ContextKeys, Enctype, Role};
+use krb5::{ContextKeys, Enctype, ProtocolKey, Role};
 use orthrus_client::{
     Damage, Error, GssCall, GssContext, Head, Protection, ProtectionError, RawConnection, RpcError,
 };
@@ -22,7 +22,8 @@ const SERVICES: [RpcGssServiceT; 3] = [rpc_gss_svc_none, rpc_gss_svc_integrity, 
 const HANDLE: &[u8] = b"handle of sixteen";
 
 fn keys(enctype: Enctype, role: Role) -> ContextKeys {
-    ContextKeys::new(enctype, &vec![7; enctype.key_len()], role, true).expect("the key has the right length")
+    ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&vec![7; enctype.key_len()]), role)
+        .expect("the key has the right length")
 }
 
 fn context(enctype: Enctype) -> Arc<GssContext> {

@@ -11,7 +11,7 @@
 
 use std::hint::black_box;
 
-use orthrus_krb5::{ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, measure};
+use orthrus_krb5::{ContextKeys, Cpu, Enctype, MicMessage, MicToken, ProtocolKey, Role, Run, measure};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The length of a lane in bytes: long enough to hide the fixed cost of a call.
@@ -48,7 +48,11 @@ fn main() {
 fn signatures(wanted: &str) {
     println!("\n{:<42}{:>8}{:>8}{:>8}", "ns for a MIC of 128 bytes, batches of", 1, 4, 16);
     for enctype in Enctype::ALL {
-        let keys = ContextKeys::new(enctype, &vec![3; enctype.key_len()], Role::Acceptor, true);
+        let keys = ContextKeys::new(
+            enctype,
+            ProtocolKey::AcceptorSubkey(&vec![3; enctype.key_len()]),
+            Role::Acceptor,
+        );
         let keys = keys.expect("the right length");
         for cpu in Cpu::available() {
             let name = format!("MIC {} {cpu}", enctype.name());

@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use orthrus_krb5::{
-    ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError, UnwrapMessage,
-    VerifyMessage, WRAP_HEADROOM, WrapMessage,
+    ContextKeys, Cpu, Enctype, MicMessage, MicToken, ProtocolKey, Role, Run, Segments, TokenError,
+    UnwrapMessage, VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -95,7 +95,8 @@ fn median(mut work: impl FnMut()) -> f64 {
 
 fn sides(enctype: Enctype, n: usize) -> (ContextKeys, ContextKeys) {
     let key = vec![n as u8; enctype.key_len()];
-    let side = |role| ContextKeys::new(enctype, &key, role, true).expect("the right length");
+    let side =
+        |role| ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&key), role).expect("the right length");
     (side(Role::Acceptor), side(Role::Initiator))
 }
 

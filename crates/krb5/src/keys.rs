@@ -20,6 +20,24 @@ mod usage {
     pub(super) const INITIATOR_SIGN: u32 = 25;
 }
 
+/// The key of a context that all others are derived from (RFC 4121 section 2).
+#[derive(Clone, Copy)]
+pub enum ProtocolKey<'a> {
+    /// The subkey that the acceptor asserted.
+    AcceptorSubkey(&'a [u8]),
+    /// The initiator's subkey, or else the session key of its ticket: the acceptor asserted none.
+    InitiatorKey(&'a [u8]),
+}
+
+impl<'a> ProtocolKey<'a> {
+    /// Returns the bytes of the key, a secret.
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::AcceptorSubkey(key) | Self::InitiatorKey(key) => key,
+        }
+    }
+}
+
 /// All keys of one context for both directions: about 3 KiB on the heap, wiped on drop.
 ///
 /// Any number of threads may use it at once.
@@ -123,14 +141,12 @@ impl<S: Suite> SuiteKeys<S> {
 }
 
 impl ContextKeys {
-    /// Derives the keys of a context from its protocol key: the acceptor's subkey if there is one,
-    /// else the initiator's, else the session key (RFC 4121 section 2). `acceptor_subkey` is true
-    /// if the key is the acceptor's subkey.
+    /// Derives the keys of a context from its protocol key.
     ///
     /// # Errors
     /// [`KeyError::Length`] if the key does not have [`Enctype::key_len`] bytes.
-    pub fn new(enctype: Enctype, key: &[u8], role: Role, acceptor_subkey: bool) -> Result<Self, KeyError> {
-        let keys = Self::underived(enctype, key, role, acceptor_subkey)?;
+    pub fn new(enctype: Enctype, key: ProtocolKey<'_>, role: Role) -> Result<Self, KeyError> {
+        let keys = Self::underived(enctype, key, role)?;
         keys.suite();
         Ok(keys)
     }
@@ -140,19 +156,14 @@ impl ContextKeys {
     ///
     /// # Errors
     /// As [`ContextKeys::new`].
-    pub fn underived(
-        enctype: Enctype,
-        key: &[u8],
-        role: Role,
-        acceptor_subkey: bool,
-    ) -> Result<Self, KeyError> {
-        let expected = enctype.key_len();
-        if key.len() != expected {
-            return Err(KeyError::Length { enctype, expected, actual: key.len() });
+    pub fn underived(enctype: Enctype, key: ProtocolKey<'_>, role: Role) -> Result<Self, KeyError> {
+        let (expected, actual) = (enctype.key_len(), key.bytes().len());
+        if actual != expected {
+            return Err(KeyError::Length { enctype, expected, actual });
         }
         let mut padded = Zeroizing::new([0; 32]);
-        padded.iter_mut().zip(key).for_each(|(to, byte)| *to = *byte);
-        let direction = Direction::new(role, acceptor_subkey);
+        padded.iter_mut().zip(key.bytes()).for_each(|(to, byte)| *to = *byte);
+        let direction = Direction::new(role, key);
         Ok(Self { enctype, suite: OnceLock::new(), direction, role, protocol_key: padded })
     }
 
@@ -162,13 +173,13 @@ impl ContextKeys {
     }
 
     /// Returns the protocol key that [`ContextKeys::new`] was given.
-    pub fn protocol_key(&self) -> &[u8] {
-        self.protocol_key.split_at(self.enctype.key_len()).0
-    }
-
-    /// Returns whether the protocol key is the acceptor's subkey.
-    pub fn has_acceptor_subkey(&self) -> bool {
-        self.direction.has_acceptor_subkey()
+    pub fn protocol_key(&self) -> ProtocolKey<'_> {
+        let key = self.protocol_key.split_at(self.enctype.key_len()).0;
+        if self.direction.has_acceptor_subkey() {
+            ProtocolKey::AcceptorSubkey(key)
+        } else {
+            ProtocolKey::InitiatorKey(key)
+        }
     }
 
     /// Returns the enctype of the context's key.
@@ -209,12 +220,14 @@ mod tests {
         // RFC 3961 section 5.3
         for enctype in Enctype::ALL {
             let key = vec![7; enctype.key_len()];
-            let keys = ContextKeys::underived(enctype, &key, Role::Acceptor, true).unwrap();
-            assert_eq!((keys.enctype(), keys.protocol_key()), (enctype, &*key));
+            let protocol_key = ProtocolKey::AcceptorSubkey(&key);
+            let keys = ContextKeys::underived(enctype, protocol_key, Role::Acceptor).unwrap();
+            assert_eq!((keys.enctype(), keys.protocol_key().bytes()), (enctype, &*key));
             assert!(keys.suite.get().is_none(), "{}", enctype.name());
-            let peer = ContextKeys::new(enctype, &key, Role::Initiator, true).unwrap();
+            let peer = ContextKeys::new(enctype, protocol_key, Role::Initiator).unwrap();
             assert_eq!(keys.verify(b"data", &peer.mic(1, b"data")), Ok(1));
-            assert!(ContextKeys::underived(enctype, &key[1..], Role::Acceptor, true).is_err());
+            let short = ProtocolKey::AcceptorSubkey(&key[1..]);
+            assert!(ContextKeys::underived(enctype, short, Role::Acceptor).is_err());
         }
     }
 }

@@ -88,7 +88,7 @@ pub use enctype::Enctype;
 pub use error::{KeyError, TokenError};
 #[doc(hidden)]
 pub use hash::measure;
-pub use keys::ContextKeys;
+pub use keys::{ContextKeys, ProtocolKey};
 pub use mic::{MicMessage, VerifyMessage, get_mic, get_mic_with, verify_mic, verify_mic_with};
 pub use run::{Pause, Run};
 pub use segments::Segments;

@@ -8,7 +8,7 @@
 
 use subtle::ConstantTimeEq;
 
-use crate::{TokenError, hmac::Digest};
+use crate::{ProtocolKey, TokenError, hmac::Digest};
 
 /// The length of a token's header in bytes.
 pub(crate) const HEADER_LEN: usize = 16;
@@ -45,8 +45,11 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
-    pub(crate) fn new(role: Role, acceptor_subkey: bool) -> Self {
-        let subkey = if acceptor_subkey { ACCEPTOR_SUBKEY } else { 0 };
+    pub(crate) fn new(role: Role, key: ProtocolKey<'_>) -> Self {
+        let subkey = match key {
+            ProtocolKey::AcceptorSubkey(_) => ACCEPTOR_SUBKEY,
+            ProtocolKey::InitiatorKey(_) => 0,
+        };
         match role {
             Role::Initiator => Self { send: subkey, receive: subkey | SENT_BY_ACCEPTOR },
             Role::Acceptor => Self { send: subkey | SENT_BY_ACCEPTOR, receive: subkey },

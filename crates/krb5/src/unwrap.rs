@@ -259,10 +259,10 @@ fn signed_header(mut header: Header) -> Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Enctype, Role, keys::AnySuite};
+    use crate::{Enctype, ProtocolKey, Role, keys::AnySuite};
 
     fn context(enctype: Enctype, role: Role) -> ContextKeys {
-        ContextKeys::new(enctype, &[5; 16], role, false).expect("the right length")
+        ContextKeys::new(enctype, ProtocolKey::InitiatorKey(&[5; 16]), role).expect("the right length")
     }
 
     /// Seals with a filler. `inner_ec` is the EC in the encrypted copy of the header.

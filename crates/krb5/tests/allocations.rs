@@ -6,8 +6,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use orthrus_krb5::{
-    ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError, UnwrapMessage,
-    VerifyMessage, WRAP_HEADROOM, WrapMessage,
+    ContextKeys, Cpu, Enctype, MicMessage, MicToken, ProtocolKey, Role, Run, Segments, TokenError,
+    UnwrapMessage, VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
 
 /// The system's allocator, with a count of allocations per thread.
@@ -49,7 +49,8 @@ fn the_counter_counts() {
 #[test]
 fn wrap_unwrap_and_both_sides_of_mics_allocate_nothing() {
     let keys = |enctype: Enctype, role| {
-        ContextKeys::new(enctype, &vec![7; enctype.key_len()], role, true).expect("the right length")
+        ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&vec![7; enctype.key_len()]), role)
+            .expect("the right length")
     };
     let contexts =
         Enctype::ALL.map(|enctype| (keys(enctype, Role::Acceptor), keys(enctype, Role::Initiator)));

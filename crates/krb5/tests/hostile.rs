@@ -3,16 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use orthrus_krb5::{
-    ContextKeys, Cpu, Enctype, KeyError, Role, Run, Segments, TokenError, UnwrapMessage, Unwrapped,
-    WRAP_HEADROOM, WrapMessage,
+    ContextKeys, Cpu, Enctype, KeyError, ProtocolKey, Role, Run, Segments, TokenError, UnwrapMessage,
+    Unwrapped, WRAP_HEADROOM, WrapMessage,
 };
 
-fn keys(enctype: Enctype, role: Role, acceptor_subkey: bool) -> ContextKeys {
-    ContextKeys::new(enctype, &vec![7; enctype.key_len()], role, acceptor_subkey).expect("the right length")
+fn keys(enctype: Enctype, role: Role) -> ContextKeys {
+    let key = vec![7; enctype.key_len()];
+    ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&key), role).expect("the right length")
 }
 
 fn sealed(enctype: Enctype, plain: &[u8]) -> Vec<u8> {
-    let keys = keys(enctype, Role::Initiator, true);
+    let keys = keys(enctype, Role::Initiator);
     let mut buffer = [&[0; WRAP_HEADROOM][..], plain, &vec![0; keys.wrap_trailer_len()]].concat();
     let token = Segments::from(&mut buffer);
     orthrus_krb5::wrap(&mut [WrapMessage { keys: &keys, sequence: 5, confounder: [9; 16], token }]);
@@ -43,7 +44,7 @@ fn every_bit_flip_of_a_sealed_token_is_refused() {
     // RFC 4121 section 4.2.4: the plain header has an encrypted copy, which omits only the
     // rotation.
     for enctype in Enctype::ALL {
-        let acceptor = keys(enctype, Role::Acceptor, true);
+        let acceptor = keys(enctype, Role::Acceptor);
         for len in [0, 1, 15, 16, 33] {
             let token = sealed(enctype, &vec![3; len]);
             let body_len = token.len() - 16;
@@ -64,8 +65,7 @@ fn every_bit_flip_of_a_sealed_token_is_refused() {
 fn every_bit_flip_of_a_mic_token_or_its_message_is_refused() {
     // RFC 4121 section 4.2.6.1
     for enctype in Enctype::ALL {
-        let (initiator, acceptor) =
-            (keys(enctype, Role::Initiator, true), keys(enctype, Role::Acceptor, true));
+        let (initiator, acceptor) = (keys(enctype, Role::Initiator), keys(enctype, Role::Acceptor));
         let message = *b"the header of a call";
         let token = initiator.mic(77, &message).to_vec();
         assert_eq!(acceptor.verify(&message, &token), Ok(77));
@@ -85,13 +85,13 @@ fn every_bit_flip_of_a_mic_token_or_its_message_is_refused() {
 #[test]
 fn every_truncation_is_refused() {
     for enctype in Enctype::ALL {
-        let acceptor = keys(enctype, Role::Acceptor, true);
+        let acceptor = keys(enctype, Role::Acceptor);
         let token = sealed(enctype, b"forty bytes of plaintext, more or less..");
         for len in 0..token.len() {
             assert!(open(&acceptor, &mut token[..len].to_vec()).is_err());
             assert!(open(&acceptor, &mut token[token.len() - len..].to_vec()).is_err());
         }
-        let mic = keys(enctype, Role::Initiator, true).mic(1, b"message");
+        let mic = keys(enctype, Role::Initiator).mic(1, b"message");
         for len in 0..mic.len() {
             assert_eq!(acceptor.verify(b"message", &mic[..len]), Err(TokenError::Malformed));
         }
@@ -104,7 +104,7 @@ fn every_truncation_is_refused() {
 fn an_ec_or_rrc_of_any_value_is_refused_or_right() {
     // RFC 4121 section 4.2.6.2: EC is sealed with the message, so no other value passes.
     for enctype in Enctype::ALL {
-        let acceptor = keys(enctype, Role::Acceptor, true);
+        let acceptor = keys(enctype, Role::Acceptor);
         let token = sealed(enctype, b"plain");
         for value in (0..0x200).chain((0x200..=u16::MAX).step_by(251)).chain([u16::MAX]) {
             let mut forged = token.clone();
@@ -122,7 +122,7 @@ fn an_ec_or_rrc_of_any_value_is_refused_or_right() {
 #[test]
 fn an_ec_that_reaches_outside_is_malformed() {
     // RFC 4121 section 4.2.6.2
-    let acceptor = keys(Enctype::Aes256CtsHmacSha1_96, Role::Acceptor, true);
+    let acceptor = keys(Enctype::Aes256CtsHmacSha1_96, Role::Acceptor);
     let mut token = sealed(Enctype::Aes256CtsHmacSha1_96, b"plain");
     token[4..6].copy_from_slice(&6u16.to_be_bytes());
     assert_eq!(open(&acceptor, &mut token), Err(TokenError::Malformed));
@@ -135,7 +135,7 @@ fn a_refused_token_leaves_nothing_that_was_decrypted() {
         let mut token = sealed(enctype, plain);
         let last = token.len() - 1;
         token[last] ^= 1;
-        let acceptor = keys(enctype, Role::Acceptor, true);
+        let acceptor = keys(enctype, Role::Acceptor);
         assert_eq!(open(&acceptor, &mut token), Err(TokenError::BadIntegrity));
         assert!(!token.windows(8).any(|window| plain.windows(8).any(|secret| secret == window)));
     }
@@ -145,9 +145,10 @@ fn a_refused_token_leaves_nothing_that_was_decrypted() {
 fn a_token_of_the_other_key_gets_its_own_error() {
     // RFC 4121 section 4.2.2, AcceptorSubkey
     for enctype in Enctype::ALL {
-        let acceptor = keys(enctype, Role::Acceptor, false);
+        let key = vec![7; enctype.key_len()];
+        let acceptor = ContextKeys::new(enctype, ProtocolKey::InitiatorKey(&key), Role::Acceptor).unwrap();
         assert_eq!(open(&acceptor, &mut sealed(enctype, b"plain")), Err(TokenError::WrongKey));
-        let mic = keys(enctype, Role::Initiator, true).mic(1, b"message");
+        let mic = keys(enctype, Role::Initiator).mic(1, b"message");
         assert_eq!(acceptor.verify(b"message", &mic), Err(TokenError::WrongKey));
     }
 }
@@ -156,7 +157,7 @@ fn a_token_of_the_other_key_gets_its_own_error() {
 fn a_reflected_token_gets_its_own_error() {
     // RFC 4121 section 4.2.2, SentByAcceptor
     for enctype in Enctype::ALL {
-        let initiator = keys(enctype, Role::Initiator, true);
+        let initiator = keys(enctype, Role::Initiator);
         assert_eq!(open(&initiator, &mut sealed(enctype, b"plain")), Err(TokenError::Reflected));
         let mic = initiator.mic(1, b"message");
         assert_eq!(initiator.verify(b"message", &mic), Err(TokenError::Reflected));
@@ -165,8 +166,8 @@ fn a_reflected_token_gets_its_own_error() {
 
 #[test]
 fn a_token_of_the_other_kind_is_malformed() {
-    let acceptor = keys(Enctype::Aes128CtsHmacSha1_96, Role::Acceptor, true);
-    let mut mic = keys(Enctype::Aes128CtsHmacSha1_96, Role::Initiator, true).mic(1, b"message").to_vec();
+    let acceptor = keys(Enctype::Aes128CtsHmacSha1_96, Role::Acceptor);
+    let mut mic = keys(Enctype::Aes128CtsHmacSha1_96, Role::Initiator).mic(1, b"message").to_vec();
     mic.resize(100, 0);
     assert_eq!(open(&acceptor, &mut mic), Err(TokenError::Malformed));
     let wrap = sealed(Enctype::Aes128CtsHmacSha1_96, b"");
@@ -188,7 +189,8 @@ fn weak_enctypes_do_not_exist() {
 fn a_key_of_the_wrong_length_is_an_error() {
     for enctype in Enctype::ALL {
         for actual in [0, 15, 17, 24, 31, 33, 64].into_iter().chain([48 - enctype.key_len()]) {
-            let made = ContextKeys::new(enctype, &vec![0; actual], Role::Acceptor, true);
+            let made =
+                ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&vec![0; actual]), Role::Acceptor);
             let expected = enctype.key_len();
             assert_eq!(made.err(), Some(KeyError::Length { enctype, expected, actual }));
         }

@@ -5,8 +5,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests may read files")]
 
 use orthrus_krb5::{
-    ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError, UnwrapMessage,
-    Unwrapped, VerifyMessage, WRAP_HEADROOM, WrapMessage,
+    ContextKeys, Cpu, Enctype, MicMessage, MicToken, ProtocolKey, Role, Run, Segments, TokenError,
+    UnwrapMessage, Unwrapped, VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
 use serde_json::Value;
 
@@ -21,13 +21,18 @@ struct MitToken {
 
 struct Vectors {
     key: Vec<u8>,
-    acceptor_subkey: bool,
+    has_acceptor_subkey: bool,
     tokens: Vec<MitToken>,
 }
 
 impl Vectors {
     fn keys(&self, enctype: Enctype, role: Role) -> ContextKeys {
-        ContextKeys::new(enctype, &self.key, role, self.acceptor_subkey).expect("a key of the right length")
+        let key = if self.has_acceptor_subkey {
+            ProtocolKey::AcceptorSubkey(&self.key)
+        } else {
+            ProtocolKey::InitiatorKey(&self.key)
+        };
+        ContextKeys::new(enctype, key, role).expect("a key of the right length")
     }
 }
 
@@ -50,8 +55,8 @@ fn load(enctype: Enctype) -> Vectors {
     });
     let tokens: Vec<_> = tokens.collect();
     assert_eq!(tokens.len(), TOKENS_PER_ENCTYPE);
-    let acceptor_subkey = lucid["have_acceptor_subkey"] == 1;
-    Vectors { key: unhex(&lucid["acceptor_subkey"]), acceptor_subkey, tokens }
+    let has_acceptor_subkey = lucid["have_acceptor_subkey"] == 1;
+    Vectors { key: unhex(&lucid["acceptor_subkey"]), has_acceptor_subkey, tokens }
 }
 
 fn peer_of(role: Role) -> Role {

@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use orthrus_krb5::{
-    ContextKeys, Cpu, Enctype, Pause, Role, Run, Segments, TokenError, UnwrapMessage, Unwrapped,
+    ContextKeys, Cpu, Enctype, Pause, ProtocolKey, Role, Run, Segments, TokenError, UnwrapMessage, Unwrapped,
     WRAP_HEADROOM, WrapMessage, unwrap_with, wrap_with,
 };
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn contexts() -> &'static [(ContextKeys, ContextKeys)] {
     static CONTEXTS: OnceLock<Vec<(ContextKeys, ContextKeys)>> = OnceLock::new();
     let side = |n: usize, role| {
         let enctype = Enctype::ALL[n % 4];
-        ContextKeys::new(enctype, &vec![n as u8 + 1; enctype.key_len()], role, true)
+        ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&vec![n as u8 + 1; enctype.key_len()]), role)
             .expect("the right length")
     };
     CONTEXTS.get_or_init(|| (0..8).map(|n| (side(n, Role::Acceptor), side(n, Role::Initiator))).collect())

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use orthrus_krb5::{
-    CPU_VARIABLE, ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError,
-    UnwrapMessage, VerifyMessage, WRAP_HEADROOM, WrapMessage,
+    CPU_VARIABLE, ContextKeys, Cpu, Enctype, MicMessage, MicToken, ProtocolKey, Role, Run, Segments,
+    TokenError, UnwrapMessage, VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
 use proptest::prelude::*;
 
@@ -25,7 +25,9 @@ struct ContextPair {
 impl ContextPair {
     fn new(enctype: Enctype, seed: u8) -> Self {
         let key: Vec<u8> = (0..enctype.key_len() as u8).map(|i| i.wrapping_mul(31) ^ seed).collect();
-        let side = |role| ContextKeys::new(enctype, &key, role, true).expect("the right length");
+        let side = |role| {
+            ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&key), role).expect("the right length")
+        };
         Self { initiator: side(Role::Initiator), acceptor: side(Role::Acceptor) }
     }
 }

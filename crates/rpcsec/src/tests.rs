@@ -1,5 +1,5 @@
 use super::*;
-use krb5::{Enctype, Role};
+use krb5::{Enctype, ProtocolKey, Role};
 
 const SERVICES: [RpcGssServiceT; 3] = [
     RpcGssServiceT::rpc_gss_svc_none,
@@ -15,7 +15,8 @@ const ENCTYPES: [Enctype; 4] = [
 const PLAIN: &[u8] = b"arguments of a callback.....";
 
 fn keys(enctype: Enctype, role: Role) -> ContextKeys {
-    ContextKeys::new(enctype, &vec![7; enctype.key_len()], role, true).expect("the right length")
+    ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&vec![7; enctype.key_len()]), role)
+        .expect("the right length")
 }
 
 /// A record of four bytes of header and one body, with the position behind its token.

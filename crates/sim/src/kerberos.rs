@@ -9,7 +9,7 @@
 use crate::rng::Rng;
 use crate::trace::digest;
 use identity::{Mapped, Mapper, PrincipalError, Rules, StaticSource};
-use krb5::{ContextKeys, Enctype, Role};
+use krb5::{ContextKeys, Enctype, ProtocolKey, Role};
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
 use rpc::gss::{GSS_S_FAILURE, GssCredential, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, CallHeader, OpaqueAuth};
@@ -82,7 +82,8 @@ impl SimRealm {
         let mut rng = Rng::new(self.key.rotate_left(32) ^ digest(ticket));
         let enctype = ENCTYPES[rng.below(ENCTYPES.len())];
         let key: Vec<u8> = (0..4).flat_map(|_| rng.next().to_be_bytes()).collect();
-        ContextKeys::new(enctype, &key[..enctype.key_len()], role, true).expect("the length fits the enctype")
+        ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&key[..enctype.key_len()]), role)
+            .expect("the length fits the enctype")
     }
 }
 

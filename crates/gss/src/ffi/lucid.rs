@@ -48,8 +48,8 @@ impl Exported {
         if context.protocol != raw::PROTOCOL_CFX {
             return Err(refused(context.rfc1964.ctx_key.etype, "its tokens are RFC 1964's"));
         }
-        let subkey = context.cfx.have_acceptor_subkey != 0;
-        let key = if subkey { &context.cfx.acceptor_subkey } else { &context.cfx.ctx_key };
+        let has_acceptor_subkey = context.cfx.have_acceptor_subkey != 0;
+        let key = if has_acceptor_subkey { &context.cfx.acceptor_subkey } else { &context.cfx.ctx_key };
         let etype = key.etype.cast_signed();
         let enctype =
             krb5::Enctype::from_etype(etype).ok_or_else(|| refused(key.etype, "not one of 17 to 20"))?;
@@ -58,7 +58,12 @@ impl Exported {
         }
         // SAFETY: the library's key: `data` points to `length` bytes, valid as long as `self`.
         let bytes = unsafe { std::slice::from_raw_parts(key.data, key.length as usize) };
-        let keys = krb5::ContextKeys::new(enctype, bytes, role, subkey)
+        let protocol_key = if has_acceptor_subkey {
+            krb5::ProtocolKey::AcceptorSubkey(bytes)
+        } else {
+            krb5::ProtocolKey::InitiatorKey(bytes)
+        };
+        let keys = krb5::ContextKeys::new(enctype, protocol_key, role)
             .map_err(|e| refused(key.etype, &e.to_string()))?;
         Ok((etype, keys))
     }

@@ -6,8 +6,8 @@
 use std::ops::DerefMut;
 
 use orthrus_krb5::{
-    ContextKeys, Cpu, Enctype, MicMessage, MicToken, Pause, Role, Run, Segments, TokenError, UnwrapMessage,
-    Unwrapped, VerifyMessage, WRAP_HEADROOM, WrapMessage,
+    ContextKeys, Cpu, Enctype, MicMessage, MicToken, Pause, ProtocolKey, Role, Run, Segments, TokenError,
+    UnwrapMessage, Unwrapped, VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
 
 /// The memory of one piece of a token, one message or one signature.
@@ -31,7 +31,9 @@ pub(crate) struct ModelContext {
 impl ModelContext {
     fn new(enctype: Enctype, seed: u8) -> Self {
         let key: Vec<u8> = (0..enctype.key_len() as u8).map(|i| i.wrapping_mul(31) ^ seed).collect();
-        let side = |role| ContextKeys::new(enctype, &key, role, true).expect("the right length");
+        let side = |role| {
+            ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&key), role).expect("the right length")
+        };
         Self { initiator: side(Role::Initiator), acceptor: side(Role::Acceptor) }
     }
 }

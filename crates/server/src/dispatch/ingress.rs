@@ -151,7 +151,7 @@ mod tests {
     use crate::metrics::Metrics;
     use crate::rpcsec::{Accepted, Context, HANDLE_LEN, Handle, ReceivedGssCall};
     use identity::{Mapped, NoAccount};
-    use krb5::{ContextKeys, Enctype, Role};
+    use krb5::{ContextKeys, Enctype, ProtocolKey, Role};
     use rpc::ConnectionId;
     use rpc::gss::RpcGssProcT;
     use std::sync::Arc;
@@ -164,7 +164,7 @@ mod tests {
             token: Vec::new(),
             principal: "alice@TEST".to_owned(),
             delegated_through: Vec::new(),
-            keys: ContextKeys::new(enctype, &[1; 16], Role::Acceptor, true).unwrap(),
+            keys: ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&[1; 16]), Role::Acceptor).unwrap(),
             lifetime: Duration::from_secs(60),
             send_sequence: 0,
         };

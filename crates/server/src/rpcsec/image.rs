@@ -6,7 +6,7 @@ use super::table::ContextTable;
 use arc_swap::ArcSwap;
 use identity::{Identity, Mapped, NoAccount};
 use image::{ImageError, Secret, ensure};
-use krb5::{ContextKeys, Enctype, Role};
+use krb5::{ContextKeys, Enctype, ProtocolKey, Role};
 use minicbor::{Decode, Encode};
 use rpc::{MAXSEQ, SequenceWindow, WindowImage};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -91,8 +91,8 @@ impl Context {
             handle: *handle.as_bytes(),
             id: *id,
             enctype: keys.enctype().etype(),
-            key: Secret::from(keys.protocol_key()),
-            acceptor_subkey: keys.has_acceptor_subkey(),
+            key: Secret::from(keys.protocol_key().bytes()),
+            acceptor_subkey: matches!(keys.protocol_key(), ProtocolKey::AcceptorSubkey(_)),
             window: window.lock().unwrap_or_else(PoisonError::into_inner).image(),
             expires: nanoseconds(*expires),
             used: used.load(Relaxed),
@@ -110,7 +110,12 @@ impl Context {
     fn restore(image: ContextImage) -> Result<Self, ImageError> {
         let enctype = Enctype::from_etype(image.enctype);
         let enctype = enctype.ok_or(ImageError::Inconsistent("the enctype of a context"))?;
-        let keys = ContextKeys::underived(enctype, &image.key.0, Role::Acceptor, image.acceptor_subkey);
+        let protocol_key = if image.acceptor_subkey {
+            ProtocolKey::AcceptorSubkey(&image.key.0)
+        } else {
+            ProtocolKey::InitiatorKey(&image.key.0)
+        };
+        let keys = ContextKeys::underived(enctype, protocol_key, Role::Acceptor);
         let keys = keys.map_err(|_| ImageError::Inconsistent("the key of a context"))?;
         let window = SequenceWindow::restore(image.window)?;
         ensure(image.callback_sequence <= MAXSEQ, "the callbacks of a context")?;
@@ -183,7 +188,7 @@ mod tests {
             token: vec![],
             principal: format!("user{number}@R"),
             delegated_through: vec![],
-            keys: ContextKeys::new(enctype, &key, Role::Acceptor, true).unwrap(),
+            keys: ContextKeys::new(enctype, ProtocolKey::AcceptorSubkey(&key), Role::Acceptor).unwrap(),
             lifetime: Duration::from_secs(3600),
             send_sequence: 7,
         };
@@ -209,7 +214,7 @@ mod tests {
         after.restore(image.clone(), NOW).unwrap();
         assert_eq!(after.image(&[]), image);
         let again = after.find(context.handle(), NOW).unwrap();
-        assert_eq!(again.keys().protocol_key(), context.keys().protocol_key());
+        assert_eq!(again.keys().protocol_key().bytes(), context.keys().protocol_key().bytes());
         assert_eq!(again.check_sequence(40, NOW).0, WindowOutcome::Replayed);
         assert_eq!(again.check_sequence(3, NOW).0, WindowOutcome::Accepted);
         assert_eq!(again.next_token_sequence(), token + 1);

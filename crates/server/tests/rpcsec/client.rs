@@ -1,7 +1,7 @@
 //! The client's side: makes calls, valid or not, and checks replies as a client would.
 
 use crate::server::{Host, KEY, token};
-use krb5::{ContextKeys, Enctype, Role, Segments, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
+use krb5::{ContextKeys, Enctype, ProtocolKey, Role, Segments, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
 use orthrus_server::dispatch::Engine;
 use rpc::gss::{self, GssCredential, InitRes, RPCSEC_GSS_VERS_1, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, CallHeader, Denied, OpaqueAuth, ReplyHeader};
@@ -102,7 +102,12 @@ impl Client {
     }
 
     pub(crate) fn from_reply(reply: &[u8], enctype: Enctype) -> Self {
-        let keys = ContextKeys::new(enctype, &KEY[..enctype.key_len()], Role::Initiator, true).unwrap();
+        let keys = ContextKeys::new(
+            enctype,
+            ProtocolKey::AcceptorSubkey(&KEY[..enctype.key_len()]),
+            Role::Initiator,
+        )
+        .unwrap();
         let (verifier, status, results) = accepted(reply);
         assert_eq!(status, Accepted::Success);
         let result = InitRes::decode(&mut Decoder::new(results)).unwrap();

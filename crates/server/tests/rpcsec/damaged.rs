@@ -4,7 +4,7 @@ use crate::client::{
     CallParts, Client, ENCTYPES, INTEGRITY, NONE, PRIVACY, SERVICES, accepted, denied, encoded,
 };
 use crate::server::{CONNECTION, Host};
-use krb5::{ContextKeys, Enctype, Role};
+use krb5::{ContextKeys, Enctype, ProtocolKey, Role};
 use orthrus_server::dispatch::Action;
 use rng::SplitMix64;
 use rpc::gss::GssCredential;
@@ -67,7 +67,7 @@ fn a_call_signed_with_another_contexts_keys_is_denied_by_any_handle() // RFC 220
     let mut host = Host::new();
     let mut alice = Client::establish(&mut host, ETYPE, "alice@TEST");
     // Contexts of this host share a key. A thief has different keys.
-    let keys = ContextKeys::new(ETYPE, &[5; 16], Role::Initiator, true).unwrap();
+    let keys = ContextKeys::new(ETYPE, ProtocolKey::AcceptorSubkey(&[5; 16]), Role::Initiator).unwrap();
     let thief = Client { keys, handle: alice.handle.clone(), window: alice.window, sequence: 0 };
     for service in SERVICES {
         for sequence in [1, 2, 100, 1 << 30] {
@@ -199,7 +199,8 @@ fn damaged(client: &Client, parts: &CallParts, how: usize, random: &mut SplitMix
         13 => token = client.wrap(&content[..random.index(4)]),
         14 => token = client.wrap(&[&(parts.sequence ^ 1).to_be_bytes()[..], &parts.arguments].concat()),
         15 => {
-            let keys = ContextKeys::new(ETYPE, &[8; 16], Role::Initiator, true).unwrap();
+            let keys =
+                ContextKeys::new(ETYPE, ProtocolKey::AcceptorSubkey(&[8; 16]), Role::Initiator).unwrap();
             let (handle, window) = (parts.handle.clone(), client.window);
             token = Client { keys, handle, window, sequence: 0 }.wrap(&content);
         }

@@ -2,7 +2,7 @@
 //! a test moves it.
 
 use identity::{Identity, Mapped, Mapper, NoAccount, PrincipalError};
-use krb5::{ContextKeys, Enctype, Role};
+use krb5::{ContextKeys, Enctype, ProtocolKey, Role};
 use orthrus_server::compound::CompoundStatus;
 use orthrus_server::dispatch::{Action, CompletedCall, Engine, Environment, ReplySink, Scratch, Server};
 use orthrus_server::engine::{Call, CompoundOutcome, WaitPolicy};
@@ -157,7 +157,12 @@ fn accept(token: &[u8]) -> Result<Accepted, AcceptError> {
         token: b"reply token".to_vec(),
         principal: principal.trim_end_matches('\0').to_owned(),
         delegated_through: Vec::new(),
-        keys: ContextKeys::new(enctype, &KEY[..enctype.key_len()], Role::Acceptor, true).unwrap(),
+        keys: ContextKeys::new(
+            enctype,
+            ProtocolKey::AcceptorSubkey(&KEY[..enctype.key_len()]),
+            Role::Acceptor,
+        )
+        .unwrap(),
         lifetime: LIFETIME,
         send_sequence: 1_000_000,
     })

@@ -399,7 +399,7 @@ fn a_verifier_of_another_flavor_is_a_bad_verifier() // RFC 2203 section 5.3.1
 }
 
 fn other_keys() -> krb5::ContextKeys {
-    krb5::ContextKeys::new(ETYPE, &[9; 32], krb5::Role::Initiator, true).unwrap()
+    krb5::ContextKeys::new(ETYPE, krb5::ProtocolKey::AcceptorSubkey(&[9; 32]), krb5::Role::Initiator).unwrap()
 }
 
 impl Client {
