@@ -16,8 +16,11 @@ pub trait Endpoint: Tree {
     /// The largest number of requests that can be in flight.
     fn depth_max(&self) -> usize;
 
-    /// The largest read, or write, in bytes.
-    fn io_size_max(&self, write: bool) -> usize;
+    /// The largest read in bytes.
+    fn read_size_max(&self) -> usize;
+
+    /// The largest write in bytes.
+    fn write_size_max(&self) -> usize;
 
     /// Makes the folder and, in it, an empty file for reads and writes.
     ///

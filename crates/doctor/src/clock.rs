@@ -23,28 +23,53 @@ pub(crate) struct KdcAnswer {
     pub ahead: i64,
 }
 
-/// Asks the KDC at `address`, over TCP or UDP.
+/// The transport of a question to a KDC.
+#[derive(Clone, Copy)]
+pub(crate) enum Transport {
+    Tcp,
+    Udp,
+}
+
+/// Asks the KDC at `address`.
 ///
 /// # Errors
 /// The reason in words.
-pub(crate) fn ask(address: SocketAddr, realm: &str, tcp: bool, limit: Duration) -> Result<KdcAnswer, String> {
-    let answer = exchange(address, &request(realm, &[PRINCIPAL])?, tcp, limit)?;
+pub(crate) fn ask(
+    address: SocketAddr,
+    realm: &str,
+    over: Transport,
+    limit: Duration,
+) -> Result<KdcAnswer, String> {
+    let answer = exchange(address, &request(realm, &[PRINCIPAL])?, over, limit)?;
     parse(&answer, now()).map(|(_, answer)| answer).ok_or_else(|| "the answer is not from a KDC".to_owned())
 }
 
 /// Returns whether the KDC has the realm: whether it knows the realm's own principal, which exists
 /// everywhere. In Active Directory that is a service of the account `krbtgt`, and only the account
 /// is known as a client. An answer other than an error counts.
-pub(crate) fn serves(address: SocketAddr, realm: &str, tcp: bool, limit: Duration) -> Result<bool, String> {
+pub(crate) fn serves(
+    address: SocketAddr,
+    realm: &str,
+    over: Transport,
+    limit: Duration,
+) -> Result<bool, String> {
     let knows = |client: &[&str]| -> Result<bool, String> {
-        let answer = exchange(address, &request(realm, client)?, tcp, limit)?;
+        let answer = exchange(address, &request(realm, client)?, over, limit)?;
         Ok(parse(&answer, now()).is_none_or(|(code, _)| !UNKNOWN_CLIENT.contains(&code)))
     };
     Ok(knows(&["krbtgt", realm])? || knows(&["krbtgt"])?)
 }
 
-fn exchange(address: SocketAddr, request: &[u8], tcp: bool, limit: Duration) -> Result<Vec<u8>, String> {
-    let answer = if tcp { over_tcp(address, request, limit) } else { over_udp(address, request, limit) };
+fn exchange(
+    address: SocketAddr,
+    request: &[u8],
+    over: Transport,
+    limit: Duration,
+) -> Result<Vec<u8>, String> {
+    let answer = match over {
+        Transport::Tcp => over_tcp(address, request, limit),
+        Transport::Udp => over_udp(address, request, limit),
+    };
     answer.map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
             format!("no answer within {} s", limit.as_secs())
@@ -193,7 +218,7 @@ mod tests {
         // KDC_ERR_CLIENT_REVOKED.
         let limit = Duration::from_secs(10);
         for (codes, served) in [(&[25][..], true), (&[6, 18], true), (&[6, 6], false), (&[68, 68], false)] {
-            assert_eq!(serves(kdc(codes), "A.TEST", true, limit), Ok(served), "{codes:?}");
+            assert_eq!(serves(kdc(codes), "A.TEST", Transport::Tcp, limit), Ok(served), "{codes:?}");
         }
     }
 
@@ -208,7 +233,7 @@ mod tests {
             }
         });
         let begin = std::time::Instant::now();
-        assert!(ask(address, "A.TEST", true, Duration::from_millis(300)).is_err());
+        assert!(ask(address, "A.TEST", Transport::Tcp, Duration::from_millis(300)).is_err());
         assert!(begin.elapsed() < Duration::from_secs(20));
     }
 }

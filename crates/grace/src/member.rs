@@ -248,7 +248,8 @@ impl GraceMember {
             return self.end(database, local);
         }
         let Some(released) = self.released else { return self.take_over(now, database) };
-        // An administrator has ended the period, and others may have got what was not reclaimed.
+        // An administrator has ended the period, and other clients may hold the locks that were not
+        // reclaimed.
         if self.recovering && !(database.epochs.is_grace() && database.epochs.current == released) {
             return MemberAction::GiveUp;
         }
@@ -291,7 +292,7 @@ impl GraceMember {
         }
         if self.holds == Some(true) {
             let mut after = database.clone();
-            // The former instance may have got clients since the first look.
+            // The former instance may have admitted clients since the first look.
             after.need(&self.id);
             if now >= self.claimed.saturating_add(self.timing.contact_max) {
                 after.enforce(&self.id);

@@ -7,8 +7,8 @@
 //! follow.
 //!
 //! The state of a client lies in the sessions of its gateway with the metadata servers. As long as
-//! these sessions exist, nobody else can have got it, whatever epochs have passed. When they end,
-//! the grace period of that epoch protects it, and nothing else. [`Sessions`] has the rules.
+//! these sessions exist, they protect it, whatever epochs have passed. When they end, the grace
+//! period of that epoch alone protects it. [`Sessions`] has the rules.
 
 use crate::NodeId;
 

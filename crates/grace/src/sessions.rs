@@ -2,32 +2,32 @@
 
 use std::collections::BTreeMap;
 
-/// The sessions that a member has had, as its object in the shared storage has them.
+/// The sessions of a member, as its object in the shared storage records them.
 ///
-/// They are put down before they begin. Their end is the work of a new instance of the member or
-/// another member, which notes each step before the next, and can stop at any of them.
+/// An instance records its sessions before it opens them. A later instance, or another member, ends
+/// them: it records each step before the next, so that it can stop at any step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sessions {
-    /// The sessions by their identities, with the addresses of their clients, which are empty until
-    /// they are known.
+    /// The sessions by their identities, with the addresses of their clients. An address is empty
+    /// until it is known.
     pub open: BTreeMap<String, String>,
-    /// The epoch in which they were begun to be ended; `None` while an instance uses them.
+    /// The epoch in which their end began; `None` while an instance uses them.
     pub ending: Option<u64>,
-    /// The epoch in which their own instance was about to end them.
+    /// The epoch in which their own instance began to end them.
     pub closing: Option<u64>,
-    /// Whether one had ended before, or state was released in an earlier epoch: others can have got
-    /// what it protected.
+    /// Whether a session ended before its time, or state was released in an earlier epoch: other
+    /// clients may hold the locks that it protected.
     pub lost: bool,
 }
 
 impl Sessions {
-    /// Replaces all of them by those that an instance is about to begin.
+    /// Replaces all sessions by those that an instance is about to open.
     pub fn begin(&mut self, identities: impl IntoIterator<Item = String>) {
         let open = identities.into_iter().map(|identity| (identity, String::new())).collect();
         *self = Self { open, ..Self::default() };
     }
 
-    /// Begins to end them in an epoch.
+    /// Records that their end begins in an epoch.
     pub fn end_in(&mut self, epoch: u64) {
         if self.ending != Some(epoch) {
             self.lost |= self.ending.is_some() || self.open.is_empty();
@@ -35,20 +35,19 @@ impl Sessions {
         }
     }
 
-    /// Begins to end them in an epoch, by the instance that uses them.
+    /// Records that the instance that uses them begins to end them in an epoch.
     pub fn close_in(&mut self, epoch: u64) {
         self.end_in(epoch);
         self.closing = Some(epoch);
     }
 
-    /// Notes that a session has ended, and whether it was still there.
+    /// Records the end of a session, and whether it still existed.
     pub fn ended(&mut self, identity: &str, found: bool) {
         let found = found || self.closing.is_some() && self.closing == self.ending;
         self.lost |= self.open.remove(identity).is_some() && !found;
     }
 
-    /// Returns whether state that they protected is still protected by the grace period of an
-    /// epoch.
+    /// Returns whether the grace period of an epoch still protects the state of these sessions.
     pub fn protect(&self, epoch: u64) -> bool {
         !self.lost && self.open.is_empty() && self.ending == Some(epoch)
     }

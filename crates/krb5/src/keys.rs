@@ -8,6 +8,7 @@ use crate::{
     cipher::Key,
     derive::{KeyPurpose, derive},
     hmac::HmacKey,
+    protocol_key::ProtocolKey,
     suite::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Suite},
     token::{Direction, HEADER_LEN, Role},
 };
@@ -18,24 +19,6 @@ mod usage {
     pub(super) const ACCEPTOR_SIGN: u32 = 23;
     pub(super) const INITIATOR_SEAL: u32 = 24;
     pub(super) const INITIATOR_SIGN: u32 = 25;
-}
-
-/// The key of a context that all others are derived from (RFC 4121 section 2).
-#[derive(Clone, Copy)]
-pub enum ProtocolKey<'a> {
-    /// The subkey that the acceptor asserted.
-    AcceptorSubkey(&'a [u8]),
-    /// The initiator's subkey, or else the session key of its ticket: the acceptor asserted none.
-    InitiatorKey(&'a [u8]),
-}
-
-impl<'a> ProtocolKey<'a> {
-    /// Returns the bytes of the key, a secret.
-    pub fn bytes(self) -> &'a [u8] {
-        match self {
-            Self::AcceptorSubkey(key) | Self::InitiatorKey(key) => key,
-        }
-    }
 }
 
 /// All keys of one context for both directions: about 3 KiB on the heap, wiped on drop.

@@ -65,6 +65,7 @@ mod keys;
 #[warn(clippy::indexing_slicing)]
 mod mic;
 mod portable;
+mod protocol_key;
 mod run;
 #[warn(clippy::indexing_slicing)]
 mod segment_steps;
@@ -88,8 +89,9 @@ pub use enctype::Enctype;
 pub use error::{KeyError, TokenError};
 #[doc(hidden)]
 pub use hash::measure;
-pub use keys::{ContextKeys, ProtocolKey};
+pub use keys::ContextKeys;
 pub use mic::{MicMessage, VerifyMessage, get_mic, get_mic_with, verify_mic, verify_mic_with};
+pub use protocol_key::ProtocolKey;
 pub use run::{Pause, Run};
 pub use segments::Segments;
 pub use token::{MIC_TOKEN_MAX, MicToken, Role};

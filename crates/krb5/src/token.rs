@@ -8,7 +8,7 @@
 
 use subtle::ConstantTimeEq;
 
-use crate::{ProtocolKey, TokenError, hmac::Digest};
+use crate::{TokenError, hmac::Digest, protocol_key::ProtocolKey};
 
 /// The length of a token's header in bytes.
 pub(crate) const HEADER_LEN: usize = 16;

@@ -1,4 +1,4 @@
-//! Where the server's time goes, of each flavor, as a server tells it that is Orthrus.
+//! The time of the server's stages with each flavor, as Orthrus reports it.
 
 use crate::form::{digits, percent};
 use crate::{Chart, PageView, Plot, Stacks, StageStack, Table};

@@ -1,4 +1,4 @@
-//! Where a server's time went, as a server tells it that has such counters.
+//! The time of a server's stages, where the server counts it.
 
 use super::{Interval, Sample};
 use serde::{Deserialize, Serialize};

@@ -56,12 +56,14 @@ impl Endpoint for ExportMount {
         self.client.as_ref().map_or(1, |client| client.slots() as usize)
     }
 
-    fn io_size_max(&self, write: bool) -> usize {
-        let Some(client) = &self.client else { return 0 };
-        let [read, written] = self.offered;
-        let (session, offered) =
-            if write { (client.write_size_max(), written) } else { (client.read_size_max(), read) };
-        offered.min(session.into()) as usize
+    fn read_size_max(&self) -> usize {
+        let [offered, _] = self.offered;
+        self.client.as_ref().map_or(0, |client| offered.min(client.read_size_max().into()) as usize)
+    }
+
+    fn write_size_max(&self) -> usize {
+        let [_, offered] = self.offered;
+        self.client.as_ref().map_or(0, |client| offered.min(client.write_size_max().into()) as usize)
     }
 
     fn prepare(&mut self) -> Result<()> {

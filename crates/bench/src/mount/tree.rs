@@ -24,7 +24,7 @@ impl ExportMount {
 
     fn pieces(&self) -> usize {
         use crate::Endpoint;
-        self.io_size_max(true).max(4096)
+        self.write_size_max().max(4096)
     }
 }
 

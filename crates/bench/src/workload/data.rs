@@ -37,8 +37,8 @@ impl TransferShape {
     /// Returns the bytes of one READ or WRITE: a mount, too, cuts a larger request into pieces of
     /// the size that server and session allow.
     pub(super) fn piece_size(self, endpoint: &dyn Endpoint) -> usize {
-        let read_max = if self.writes < 100 { endpoint.io_size_max(false) } else { usize::MAX };
-        let write_max = if self.writes_at_all() { endpoint.io_size_max(true) } else { usize::MAX };
+        let read_max = if self.writes < 100 { endpoint.read_size_max() } else { usize::MAX };
+        let write_max = if self.writes_at_all() { endpoint.write_size_max() } else { usize::MAX };
         power_of_two(self.size.min(read_max.min(write_max).max(SIZE_MIN)))
     }
 

@@ -74,7 +74,11 @@ impl Endpoint for FakeEndpoint {
         self.depth
     }
 
-    fn io_size_max(&self, _write: bool) -> usize {
+    fn read_size_max(&self) -> usize {
+        self.size
+    }
+
+    fn write_size_max(&self) -> usize {
         self.size
     }
 

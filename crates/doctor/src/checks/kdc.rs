@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use super::outcome;
-use crate::clock::{KdcAnswer, ask, serves};
+use crate::clock::{KdcAnswer, Transport, ask, serves};
 use crate::facts::Facts;
 use crate::machine::within;
 use crate::{CheckOutcome, HealthFinding};
@@ -80,17 +80,18 @@ fn ask_name(name: &str, realm: &str, limit: Duration) -> Vec<AskedKdc> {
 /// Asks over TCP, and over UDP if that fails.
 fn ask_address(address: SocketAddr, realm: &str, limit: Duration) -> AskedKdc {
     let begin = Instant::now();
-    let over = |tcp| {
-        ask(address, realm, tcp, limit).and_then(|answer| match serves(address, realm, tcp, limit) {
+    let ask_over = |transport| {
+        let answer = ask(address, realm, transport, limit)?;
+        match serves(address, realm, transport, limit) {
             Ok(false) => Err(format!("it does not serve the realm {realm}")),
             _ => Ok(answer),
-        })
+        }
     };
-    let (answer, at_once) = (over(true), begin.elapsed() < AT_ONCE);
+    let (answer, at_once) = (ask_over(Transport::Tcp), begin.elapsed() < AT_ONCE);
     let name = address.to_string();
     match answer {
         Ok(answer) => AskedKdc { name, answer: Ok(answer), no_tcp: None, at_once },
-        Err(why) => match over(false) {
+        Err(why) => match ask_over(Transport::Udp) {
             Ok(answer) => AskedKdc { name, answer: Ok(answer), no_tcp: Some(why), at_once },
             Err(_) => AskedKdc { name, answer: Err(why), no_tcp: None, at_once },
         },

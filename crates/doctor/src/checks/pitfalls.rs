@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{kdc, no_kerberos, outcome};
-use crate::clock::ask;
+use crate::clock::{Transport, ask};
 use crate::facts::Facts;
 use crate::tool::{ToolResult, run as run_tool};
 use crate::{CheckOutcome, HealthFinding};
@@ -69,7 +69,8 @@ fn udp(facts: &Facts) -> Option<HealthFinding> {
     for name in facts.conf.kdcs(realm) {
         let addresses = kdc::addresses(name, wait).unwrap_or_default();
         let found = addresses.into_iter().find(|address| {
-            ask(*address, realm, true, wait).is_ok() && ask(*address, realm, false, wait).is_err()
+            let answers = |over| ask(*address, realm, over, wait).is_ok();
+            answers(Transport::Tcp) && !answers(Transport::Udp)
         });
         if let Some(address) = found {
             let cause = format!(

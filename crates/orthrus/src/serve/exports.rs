@@ -246,7 +246,7 @@ impl Backends {
     /// Returns a table to put in force, and forgets the backends that are only in the former one.
     ///
     /// # Errors
-    /// The folders of the exports cannot be put down in the state folder.
+    /// The folders of the exports cannot be recorded in the state folder.
     pub(super) fn adopt(&mut self, prepared: PreparedTable) -> anyhow::Result<ExportTable> {
         let PreparedTable { table, used, roots } = prepared;
         roots.replace(&mut self.roots, used.len())?;

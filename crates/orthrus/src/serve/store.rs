@@ -272,7 +272,7 @@ impl Journal {
 
     /// Does the same for a journal that is in use.
     fn rewrite(&mut self, directory: &Path) -> std::io::Result<()> {
-        // It can fail after the new file has got its name, and then `file` is the replaced one.
+        // It can fail after the new file has its name, and then `file` is the replaced one.
         self.incomplete = true;
         *self = Self::create(directory, self.owners.clone())?;
         reserve::keep(directory);

@@ -27,7 +27,7 @@ fn client_of(task: &CallbackTask) -> Option<ClientKey> {
     }
 }
 
-/// The connection of a callback that has got no usable answer.
+/// The connection of a callback without a usable answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UsedConnection {
     /// It has closed, with the callback.

@@ -319,7 +319,7 @@ impl MemberDriver {
         }
     }
 
-    /// Begins a session with the metadata servers, which is put down before, and builds the server.
+    /// Records a session with the metadata servers, opens it, and builds the server.
     async fn mount(&mut self) -> Result<(), Ended> {
         let Some(prior) = self.prior.take() else { return Err("nothing was released") };
         let instance = self.member.instance().unwrap_or_default();

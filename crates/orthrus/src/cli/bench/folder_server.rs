@@ -1,4 +1,4 @@
-//! A server of this program's on a folder, with all flavors, in a throw-away realm.
+//! A server of this program on a folder, with all flavors, in a throw-away realm.
 
 use crate::cli::own_realm::OwnRealm;
 use anyhow::{Context, bail};

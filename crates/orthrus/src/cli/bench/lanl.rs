@@ -268,7 +268,7 @@ impl Arguments {
 
 /// Where copies over SSH go.
 enum OverSsh {
-    /// To a folder of this machine, by a server of this run's.
+    /// To a folder of this machine, by a server that this run starts.
     Here(PathBuf, CopyProgram),
     /// To a folder of a host.
     To(Ssh, PathBuf),

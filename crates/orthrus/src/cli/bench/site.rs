@@ -41,7 +41,7 @@ impl Store {
     }
 }
 
-/// Servers of this program's, in a throw-away realm.
+/// Servers of this program, in a throw-away realm.
 pub(crate) struct Own<'a> {
     realm: Option<OwnRealm>,
     store: Store,
@@ -88,7 +88,7 @@ fn log(folder: &Path) -> PathBuf {
     folder.join("log")
 }
 
-/// A server of this program's, as it is to be started.
+/// A server of this program, as it is to be started.
 struct Started<'a> {
     /// The storage that the server exports.
     store: &'a Store,

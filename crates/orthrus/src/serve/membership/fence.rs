@@ -29,7 +29,7 @@ pub(super) fn end_sessions(
         evict(store.cluster(), &store.options().cluster.user, &identity, &place.address)?;
         if !found && sessions.closing != Some(epoch) {
             tracing::warn!(
-                "cluster: the session {identity} had ended before, so that others can have got its locks"
+                "cluster: the session {identity} had ended before, so that other clients may hold its locks"
             );
         }
         sessions.ended(&identity, found);

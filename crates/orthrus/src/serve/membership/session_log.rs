@@ -1,4 +1,4 @@
-//! The sessions of this instance with the metadata servers, as it puts them down for its
+//! The sessions of this instance with the metadata servers, as it records them for its
 //! successors.
 
 use anyhow::Context;
