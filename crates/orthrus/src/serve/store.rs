@@ -369,6 +369,10 @@ fn read_journal(path: &Path) -> anyhow::Result<Option<JournalOwners>> {
         let shown: String = what.chars().take(SHOWN_MAX).collect();
         anyhow::anyhow!("{} is damaged at {shown:?}: {REMEDY}", path.display())
     };
+    // A last line without an end is one that a crash cut short, but no crash writes such bytes.
+    if let Some(at) = text.find(char::REPLACEMENT_CHARACTER) {
+        return Err(damaged(text.get(at..).unwrap_or_default()));
+    }
     let owners = journal_owners(&text).map_err(damaged)?;
     match owners.keys().find(|owner| owner.len() > JOURNAL_OWNER_MAX) {
         Some(owner) => Err(damaged(&hex(owner))),
@@ -531,7 +535,7 @@ mod tests {
         let content = || names.map(|name| std::fs::read(path(name)).unwrap());
         let whole = content();
         let long = format!("+{}\n", "61".repeat(500_000));
-        let damages: [(&str, &[u8], &str); 15] = [
+        let damages: [(&str, &[u8], &str); 16] = [
             ("starts", b"", "date +%s"),
             ("starts", b"garbage\n", "date +%s"),
             ("starts", b"-5\n", "date +%s"),
@@ -540,12 +544,13 @@ mod tests {
             ("starts", &[b' '; 5000], "4096 bytes"),
             ("secret", b"", "mount again"),
             ("secret", b"zz", "mount again"),
-            ("secret", &[0xff; 64], "no text"),
+            ("starts", &[0xff; 2], "date +%s"),
+            ("secret", &[0xff; 64], "mount again"),
             ("lease", b"a minute\n", "lease_time"),
             ("clients", b"?\n", "damaged at"),
             ("clients", b"+zz\n", "damaged at"),
             ("clients", b"+6f 00\n", "damaged at"),
-            ("clients", &[0x80; 4096], "no text"),
+            ("clients", &[0x80; 4096], "damaged at"),
             ("clients", long.as_bytes(), "damaged at"),
         ];
         for (name, damage, said) in damages {
