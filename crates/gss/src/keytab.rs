@@ -37,7 +37,12 @@ pub fn select_keys(
     keep: impl Fn(&KeytabEntry) -> bool,
 ) -> std::io::Result<(Vec<KeytabEntry>, Vec<u8>)> {
     let wrong = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
-    if std::fs::metadata(path)?.len() > KEYTAB_SIZE_MAX {
+    let file = std::fs::metadata(path)?;
+    // Others have no end, or wait for a writer.
+    if !file.is_file() {
+        return Err(wrong("no regular file"));
+    }
+    if file.len() > KEYTAB_SIZE_MAX {
         return Err(wrong("too large for a keytab"));
     }
     let bytes = std::fs::read(path)?;
@@ -126,6 +131,14 @@ mod tests {
         for bytes in [&b""[..], b"\x05\x01", b"\x05\x02\x00\x00\x00\x10ab", b"\x05\x02\x80\x00\x00\x00"] {
             std::fs::write(&path, bytes).unwrap();
             assert!(keytab_entries(&path).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_device_and_a_folder_are_no_keytabs() {
+        for path in ["/dev/zero", "/dev/null", "/"] {
+            let refused = keytab_entries(Path::new(path)).unwrap_err();
+            assert_eq!(refused.to_string(), "no regular file", "{path}");
         }
     }
 

@@ -62,6 +62,7 @@ fn a_full_file_system_returns_nospc_and_keeps_acknowledged_writes() {
             assert!(offset <= 1 << 20, "more than there is room for");
         };
         assert_eq!(status(refused), NFS4ERR_NOSPC);
+        server.wait_for_log("free space or inodes");
         assert_eq!(status(files.write_file("another", &data)), NFS4ERR_NOSPC);
         goes_on(&mut mount(&server, "/other"));
         let kept = files.read_all(&file).expect("what was written can be read");
@@ -167,6 +168,7 @@ fn a_file_system_that_became_read_only_says_so_and_can_be_read() {
         files.write_file("file", b"before").expect("there is room");
         frozen.make_read_only();
         assert_eq!(status(files.write_file("file", b"after")), NFS4ERR_ROFS);
+        server.wait_for_log("mount it for writing");
         assert_eq!(status(files.write_file("new", b"new")), NFS4ERR_ROFS);
         assert_eq!(status(files.mkdir("folder")), NFS4ERR_ROFS);
         assert_eq!(status(files.remove("file")), NFS4ERR_ROFS);

@@ -66,6 +66,8 @@ fn a_replaced_keytab_is_used_at_once_and_a_broken_one_is_not() {
         fs::remove_file(&keytab).expect("it is ours");
         std::thread::sleep(std::time::Duration::from_millis(1100));
         connect(world, &server, "fifth").expect("the previous keys stay");
+        let status = || run(orthrus(["status", "--once", "--state-dir"]).arg(world.path("state"))).stdout;
+        assert!(status().contains("a restart would fail"), "{}", status());
         // A second version in the same file: tickets of both fit.
         let both = world.path("both");
         rotate(world, &both);
@@ -81,6 +83,7 @@ fn a_replaced_keytab_is_used_at_once_and_a_broken_one_is_not() {
         fs::copy(&both, &keytab).expect("it is ours");
         client().expect("the old ticket fits the old version");
         connect(world, &server, "sixth").expect("a new ticket fits the new version");
+        assert!(!status().contains("a restart would fail"), "{}", status());
     });
 }
 

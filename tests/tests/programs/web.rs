@@ -229,29 +229,29 @@ fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
     let server = Serve::new(state).arg("--config").arg(&config).start();
     let first = link(state);
     assert!(first.starts_with("https://127.0.0.1:"), "{first}");
-    let ask = || {
+    let ask = |authority: &str| {
         run(Command::new("curl")
             .args(["--silent", "--include", "--cacert"])
-            .arg(file("web.crt"))
+            .arg(file(authority))
             .arg(link(state)))
     };
-    let ended = ask();
+    let ended = ask("web.crt");
     assert!(ended.stdout.contains("200 OK") && ended.stdout.contains("; Secure"), "{ended:?}");
     refuses_other_users(state);
     certify("second", "subjectAltName=IP:127.0.0.1,DNS:web.example.org");
-    let ended = ask();
+    let ended = ask("web.crt");
     assert!(ended.stdout.contains("200 OK"), "{ended:?}");
     server.wait_for_log("the certificate of the web page was read again");
-    let kept = fs::read(file("web.crt")).expect("it is there");
-    fs::write(file("kept.crt"), kept).expect("the folder is ours");
+    fs::rename(file("web.crt"), file("kept.crt")).expect("the folder is ours");
+    let ended = ask("kept.crt");
+    assert!(ended.stdout.contains("200 OK"), "the former one stays: {ended:?}");
+    server.wait_for_log("No such file or directory");
     fs::write(file("web.crt"), "no certificate").expect("the folder is ours");
-    let ended = run(Command::new("curl")
-        .args(["--silent", "--include", "--cacert"])
-        .arg(file("kept.crt"))
-        .arg(link(state)));
+    let ended = ask("kept.crt");
     assert!(ended.stdout.contains("200 OK"), "the former one stays: {ended:?}");
     refuses_other_sites(state);
-    server.wait_for_log("the former certificate of the web page stays");
+    server.wait_for_log("has no certificate in PEM");
+    assert!(server.log().contains("the former certificate of the web page stays"), "{}", server.log());
     // Plain HTTP gets nothing.
     let mut plain = TcpStream::connect(address(&first)).expect("it listens");
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");

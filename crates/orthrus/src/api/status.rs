@@ -62,6 +62,9 @@ pub(crate) struct StatusReport {
     /// a restart.
     #[serde(default)]
     pub records_incomplete: bool,
+    /// The reason why the keytab is of no use, if it is not: the previous keys stay in use.
+    #[serde(default)]
+    pub keytab_failure: Option<String>,
     /// The last reload, if there was one.
     #[serde(default)]
     pub reload: Option<ReloadStatus>,

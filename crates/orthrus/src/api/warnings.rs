@@ -89,6 +89,10 @@ pub(crate) fn warnings(report: &StatusReport) -> Vec<Warning> {
         fact: "records of clients cannot be written, so these lose their locks at a restart".to_owned(),
         remedy: "df of the state directory; the log has the error",
     });
+    let keytab = report.keytab_failure.as_ref().map(|cause| Warning {
+        fact: format!("a restart would fail, and the previous keys stay in use until then ({cause})"),
+        remedy: "correct the keytab: orthrus serve --check",
+    });
     let expiring = report.held.get("contexts_expiring").filter(|count| **count > 0).map(|count| Warning {
         fact: format!("{count} tickets expire within an hour"),
         remedy: "users renew them with kinit",
@@ -102,7 +106,8 @@ pub(crate) fn warnings(report: &StatusReport) -> Vec<Warning> {
         fact: format!("the file has changes that need a restart ({})", reload.at_restart.join(", ")),
         remedy: "restart or upgrade the server",
     });
-    silent.into_iter().chain(records).chain(recent).chain(expiring).chain(failed).chain(waiting).collect()
+    let facts = silent.into_iter().chain(records).chain(keytab).chain(recent);
+    facts.chain(expiring).chain(failed).chain(waiting).collect()
 }
 
 #[cfg(test)]
@@ -141,6 +146,13 @@ mod tests {
         let report = StatusReport { records_incomplete: true, ..StatusReport::default() };
         let said: Vec<_> = warnings(&report).iter().map(ToString::to_string).collect();
         assert!(said[0].contains("lose their locks at a restart: df of the state directory"), "{said:?}");
+    }
+
+    #[test]
+    fn a_keytab_that_is_of_no_use_is_a_warning() {
+        let keytab_failure = Some("keytab /k: no regular file".to_owned());
+        let said = warnings(&StatusReport { keytab_failure, ..StatusReport::default() })[0].to_string();
+        assert!(said.contains("a restart would fail") && said.contains("/k: no regular file"), "{said}");
     }
 
     #[test]

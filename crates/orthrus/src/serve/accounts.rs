@@ -6,54 +6,105 @@ use identity::{
     AccountAnswer, AccountSource, Identity, IdentitySource, NssSource, SourceError, StaticSource,
 };
 use ldap::LdapSource;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Queries a source with the server's own rights. A thread of the lookups has the rights of the
-/// thread that started it, perhaps those of a caller, which may not suffice for a module of the
-/// name service or for the secret of a directory.
-struct AsServer<S>(S);
+/// The time between two lines about a source that goes on to fail.
+const FAILING_INTERVAL: Duration = Duration::from_secs(60);
+/// The shortest time between two lines about failures of a source that answers in between.
+const FLAPPING_INTERVAL: Duration = Duration::from_secs(10);
 
-impl<S: IdentitySource> AsServer<S> {
-    fn source(&self) -> &S {
+/// Queries a source with the server's own rights, and logs its failures. A thread of the lookups
+/// has the rights of the thread that started it, perhaps those of a caller, which may not suffice
+/// for a module of the name service or for the secret of a directory.
+struct AsServer<S> {
+    source: S,
+    /// The name in the log.
+    name: String,
+    failure: Mutex<FailureLines>,
+}
+
+/// The lines about failures of a source. Former answers hide a failure from users, for as long as
+/// `stale` allows, so the log has to name it before that.
+#[derive(Default)]
+struct FailureLines {
+    /// The time of the last line about a failure.
+    logged: Option<Instant>,
+    /// Whether the source has not answered since that line.
+    fails: bool,
+}
+
+impl<S> AsServer<S> {
+    fn new(name: String, source: S) -> Self {
+        Self { source, name, failure: Mutex::default() }
+    }
+
+    fn ask<T>(&self, ask: impl FnOnce(&S) -> Result<T, SourceError>) -> Result<T, SourceError> {
         vfs_local::become_server();
-        &self.0
+        let answer = ask(&self.source);
+        self.note(answer.as_ref().err(), Instant::now());
+        answer
+    }
+
+    /// Logs a failure, unless the last line is too young, and the first answer behind such a line.
+    fn note(&self, failure: Option<&SourceError>, now: Instant) {
+        let mut lines = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = &self.name;
+        match failure {
+            Some(error) => {
+                let age = lines.logged.map(|at| now.saturating_duration_since(at));
+                let interval = if lines.fails { FAILING_INTERVAL } else { FLAPPING_INTERVAL };
+                if age.is_none_or(|age| age >= interval) {
+                    *lines = FailureLines { logged: Some(now), fails: true };
+                    tracing::warn!(
+                        "accounts of {name}: {error}; earlier answers stand in for the time `stale`: orthrus doctor --server"
+                    );
+                }
+            }
+            None if lines.fails => {
+                lines.fails = false;
+                tracing::info!("accounts of {name}: lookups are answered again");
+            }
+            None => {}
+        }
     }
 }
 
 impl<S: IdentitySource> IdentitySource for AsServer<S> {
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError> {
-        self.source().identity(user)
+        self.ask(|source| source.identity(user))
     }
 
     fn of_user(&self, user: &str) -> Result<AccountAnswer, SourceError> {
-        self.source().of_user(user)
+        self.ask(|source| source.of_user(user))
     }
 
     fn of_principal(&self, principal: &str, user: &str) -> Result<AccountAnswer, SourceError> {
-        self.source().of_principal(principal, user)
+        self.ask(|source| source.of_principal(principal, user))
     }
 
     fn query(&self, principal: &str, user: &str) -> String {
-        self.0.query(principal, user)
+        self.source.query(principal, user)
     }
 
     fn account(&self, uid: u32) -> Result<Option<Identity>, SourceError> {
-        self.source().account(uid)
+        self.ask(|source| source.account(uid))
     }
 
     fn uid(&self, user: &str) -> Result<Option<u32>, SourceError> {
-        self.source().uid(user)
+        self.ask(|source| source.uid(user))
     }
 
     fn gid(&self, group: &str) -> Result<Option<u32>, SourceError> {
-        self.source().gid(group)
+        self.ask(|source| source.gid(group))
     }
 
     fn user(&self, uid: u32) -> Result<Option<String>, SourceError> {
-        self.source().user(uid)
+        self.ask(|source| source.user(uid))
     }
 
     fn group(&self, gid: u32) -> Result<Option<String>, SourceError> {
-        self.source().group(gid)
+        self.ask(|source| source.group(gid))
     }
 }
 
@@ -62,24 +113,29 @@ impl<S: IdentitySource> IdentitySource for AsServer<S> {
 /// # Errors
 /// The setting of a source that is wrong.
 pub(crate) fn sources(settings: &Settings) -> anyhow::Result<Vec<AccountSource>> {
-    let nss = || ("nss", Box::new(AsServer(NssSource)) as Box<dyn IdentitySource>);
+    let nss = |name: &str| Box::new(AsServer::new(name.to_owned(), NssSource)) as Box<dyn IdentitySource>;
     let configured = &settings.identity.sources;
     if configured.is_empty() {
-        let (name, accounts) = nss();
-        return Ok(vec![AccountSource { name: name.to_owned(), realms: Vec::new(), accounts }]);
+        let (name, accounts) = ("nss".to_owned(), nss("nss"));
+        return Ok(vec![AccountSource { name, realms: Vec::new(), accounts }]);
     }
     let open = |(index, source): (usize, &SourceSettings)| {
         let number = index + 1;
-        let (kind, accounts) = match source {
-            SourceSettings::Nss(_) => nss(),
-            SourceSettings::Static(table) => ("static", Box::new(static_source(table)) as _),
+        let (name, accounts): (_, Box<dyn IdentitySource>) = match source {
+            SourceSettings::Nss(_) => {
+                let name = format!("{number} nss");
+                let accounts = nss(&name);
+                (name, accounts)
+            }
+            SourceSettings::Static(table) => (format!("{number} static"), Box::new(static_source(table))),
             SourceSettings::Ldap(table) => {
                 let opened = table.settings().and_then(|settings| Ok(LdapSource::open(settings)?));
                 let opened = opened.with_context(|| format!("[[identity.source]] number {number}"))?;
-                ("ldap", Box::new(AsServer(opened)) as _)
+                let name = format!("{number} ldap");
+                (name.clone(), Box::new(AsServer::new(name, opened)))
             }
         };
-        Ok(AccountSource { name: format!("{number} {kind}"), realms: source.realms().to_vec(), accounts })
+        Ok(AccountSource { name, realms: source.realms().to_vec(), accounts })
     };
     configured.iter().enumerate().map(open).collect()
 }
@@ -89,4 +145,52 @@ fn static_source(table: &StaticTable) -> StaticSource {
         source.with_user(name, user.uid, user.gid, &user.groups)
     });
     table.groups.iter().fold(users, |source, (name, gid)| source.with_group(name, *gid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, Write};
+    use std::sync::Arc;
+
+    /// A log that the test reads.
+    #[derive(Clone, Default)]
+    struct WrittenLog(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for WrittenLog {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no panic").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_source_that_fails_has_a_line_with_the_cause_although_earlier_answers_stand_in() {
+        let log = WrittenLog::default();
+        let writer = log.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let source = AsServer::new("1 ldap".to_owned(), StaticSource::default());
+        let error = SourceError { what: "alice".to_owned(), why: "certificate expired".to_owned() };
+        let began = Instant::now();
+        tracing::subscriber::with_default(subscriber, || {
+            for second in [0, 1, 59] {
+                source.note(Some(&error), began + Duration::from_secs(second));
+            }
+            source.note(None, began + Duration::from_secs(59));
+            source.note(None, began + Duration::from_secs(60));
+            source.note(Some(&error), began + Duration::from_secs(61));
+        });
+        let log = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
+        let lines: Vec<_> = log.lines().collect();
+        assert_eq!(lines.len(), 3, "{log}");
+        assert!(
+            lines[0].contains("accounts of 1 ldap: the lookup of alice failed: certificate expired"),
+            "{log}"
+        );
+        assert!(lines[1].contains("answered again") && lines[2].contains("certificate expired"), "{log}");
+    }
 }

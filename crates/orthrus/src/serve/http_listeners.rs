@@ -2,8 +2,8 @@
 //! socket of the admin API.
 
 use super::api::{self, ApiParts};
-use super::http::{self, HttpEndpoint, OwnNames};
-use super::metrics::MetricsListener;
+use super::http::{self, HttpEndpoint, OwnNames, Workers};
+use super::metrics::{METRICS_WORKERS_MAX, MetricsListener, Watched};
 use super::same_user;
 use super::upgrade::Inherited;
 use super::web::{WebLinks, WebListener};
@@ -83,9 +83,17 @@ impl HttpListeners {
         let parts = Arc::new(parts);
         api::watch(&parts)?;
         let metrics = self.metrics.map(|listener| {
-            let member = parts.membership.clone();
-            let (service, identity) = (parts.service.clone(), parts.identity.clone());
-            listener.endpoint(service, running, identity, parts.exports.clone(), member, names.clone())
+            let watched = Watched {
+                service: parts.service.clone(),
+                stats: parts.stats.clone(),
+                shards: running.shards().clone(),
+                identity: parts.identity.clone(),
+                exports: parts.exports.clone(),
+                membership: parts.membership.clone(),
+                keys: parts.keys.clone(),
+                workers: Workers::new(METRICS_WORKERS_MAX),
+            };
+            listener.endpoint(watched, names.clone())
         });
         let page = self.page.zip(parts.web.clone());
         let page = page.map(|(listener, links)| listener.endpoint(links, parts.clone(), names.clone()));

@@ -21,7 +21,8 @@ const SYSTEM_KEYTAB: &str = "/etc/krb5.keytab";
 /// Encryption types that contexts may have (RFC 3962, RFC 8009).
 const ETYPES: std::ops::RangeInclusive<u16> = 17..=20;
 
-/// The interval at which the keytab is checked for changes, while contexts are created.
+/// The interval at which the keytab is checked for changes, while contexts are created or somebody
+/// asks for its state.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The accepted keys of the keytab. The file is read again when it changes; if it is of no use
@@ -237,6 +238,12 @@ impl Keys {
         self.current(Duration::ZERO).realms.clone()
     }
 
+    /// Returns the reason why the file is of no use now, so that the previous keys stay in use.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.current(CHECK_INTERVAL);
+        self.state().failed.as_ref().map(|failed| failed.cause.clone())
+    }
+
     /// Returns a sentence for each of `realms` that only its case distinguishes from a realm of the
     /// keys.
     pub(super) fn misspelt(&self, realms: &[String]) -> Vec<String> {
@@ -275,7 +282,9 @@ impl Keys {
             Err(error) => {
                 let cause = format!("{error:#}");
                 if state.failed.as_ref().is_none_or(|failed| failed.cause != cause) {
-                    tracing::error!("the previous keys stay in use: {cause}");
+                    tracing::error!(
+                        "the previous keys stay in use until a restart, which would fail: {cause}"
+                    );
                 }
                 state.failed = Some(FailedLoad { stamp, at: Instant::now(), cause });
             }

@@ -313,14 +313,13 @@ impl StartedServer {
         self.introduce(&process);
         let status = self.status();
         let Self { parts, service, running, gate, state_dir, lock, store, member, traces, recent } = self;
-        let ServerParts { as_started, exports, http, audit, identity, .. } = parts;
+        let ServerParts { as_started, exports, http, audit, identity, keys, .. } = parts;
         let RunningProcess { starter, manager, signals, .. } = process;
-        let http_sockets = http.sockets()?;
         if end_with_input {
             end_when_input_ends()?;
         }
         let (listen, metrics, web) = (as_started.listen, as_started.metrics, as_started.web);
-        let names = OwnNames::new(&as_started.addresses, parts.keys.as_deref());
+        let names = OwnNames::new(&as_started.addresses, keys.as_deref());
         let served = reload::Served {
             exports: exports.clone(),
             service: service.clone(),
@@ -328,7 +327,7 @@ impl StartedServer {
             shards: running.shards().clone(),
             descriptors: parts.descriptors,
         };
-        let reload = reload::Reload::new(read, as_started, parts.backends, parts.keys, served);
+        let reload = reload::Reload::new(read, as_started, parts.backends, keys.clone(), served);
         let reloads = Arc::new(Reloads::new(reload, manager.clone(), gate.clone(), audit.clone(), status));
         let upgrades = Arc::new(Upgrades::new(UpgradeParts {
             service: service.clone(),
@@ -342,7 +341,7 @@ impl StartedServer {
             listen,
             metrics,
             web,
-            http_sockets,
+            http_sockets: http.sockets()?,
             state_dir: state_dir.clone(),
             lock,
             store,
@@ -363,6 +362,7 @@ impl StartedServer {
             traces,
             audit: audit.clone(),
             membership: member.as_ref().map(Member::membership),
+            keys,
             recent,
         };
         let metrics_address = http.serve(&state_dir, parts, &running, &names)?;

@@ -23,6 +23,20 @@ impl Records {
     pub(super) fn new(store: Arc<Store>) -> Self {
         Self { store, errors: Errors::new() }
     }
+
+    /// Logs the loss of the state folder's files once.
+    fn note_loss(&self, error: Option<&std::io::Error>, folder: impl Display) {
+        match error {
+            None => tracing::error!(
+                "the files of the state folder {folder} were removed or replaced, and are written again; restart the \
+                 server where `orthrus status` does not find it any more"
+            ),
+            Some(error) if !self.errors.noted.swap(true, Relaxed) => tracing::error!(
+                "the files of the state folder {folder} were removed, and cannot be written again: {error}; {MEANING}"
+            ),
+            Some(_) => {}
+        }
+    }
 }
 
 /// Log lines about records that failed. Each new client causes one when the disk is full or sick.
@@ -91,9 +105,14 @@ impl ClientRecords for Records {
             return;
         }
         vfs_local::become_server();
+        let (is_gone, folder) = (self.store.is_gone(), self.store.directory().display());
+        let written = self.store.sync();
+        if is_gone {
+            self.note_loss(written.as_ref().err(), folder);
+        }
         // The failure is in the log since it happened first. A store of another process was only
         // taken for incomplete.
-        if self.store.sync().is_ok() && self.errors.noted.swap(false, Relaxed) {
+        if written.is_ok() && self.errors.noted.swap(false, Relaxed) {
             tracing::info!("the client records are complete");
         }
     }
@@ -141,6 +160,30 @@ mod tests {
         records.repair();
         assert!(!store.is_incomplete() && records.is_complete());
         assert_eq!(journal(), journal_line(b"stays", Some(PrincipalHash([7; 16]))));
+    }
+
+    #[test]
+    fn a_folder_that_is_removed_under_the_server_is_written_again() {
+        let outer = tempfile::tempdir().expect("a folder");
+        let folder = outer.path().join("state");
+        let lease = Duration::from_secs(60);
+        let (store, first) = Store::open(&folder, lease).expect("a store");
+        let records = Records::new(Arc::new(store));
+        records.record(b"one", PrincipalHash([7; 16]));
+        std::fs::remove_dir_all(&folder).expect("it goes");
+        assert!(records.store.is_incomplete());
+        // Another place of the folder is taken for a while.
+        std::fs::write(&folder, "").expect("a file");
+        records.repair();
+        assert!(!records.is_complete());
+        std::fs::remove_file(&folder).expect("it goes");
+        records.repair();
+        assert!(records.is_complete() && !records.store.is_incomplete());
+        assert!(Store::open(&folder, lease).is_err(), "it is locked again");
+        drop(records);
+        let (_store, second) = Store::open(&folder, lease).expect("a store");
+        assert_eq!((second.secret, second.epoch), (first.secret, first.epoch + 1));
+        assert_eq!(second.prior_clients.len(), 1);
     }
 
     #[test]

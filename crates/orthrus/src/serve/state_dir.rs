@@ -42,11 +42,12 @@ fn is_for_a_server(directory: &Path) -> bool {
     has_state || std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// Reads a file of the folder that has at most `size_max` bytes; `None` if it does not exist.
+/// Reads a file of the folder that has at most `size_max` bytes; `None` if it does not exist. Bytes
+/// that are no text become U+FFFD, which no file has: its reader knows the remedy.
 ///
 /// # Errors
-/// Names the file and the remedy: it is no file, is another user's, is open to others, is too long,
-/// or is no text.
+/// Names the file and the remedy: it is no file, is another user's, is open to others, or is too
+/// long.
 pub(super) fn read(path: &Path, size_max: u64) -> anyhow::Result<Option<String>> {
     let name = path.display();
     let file =
@@ -70,10 +71,8 @@ pub(super) fn read(path: &Path, size_max: u64) -> anyhow::Result<Option<String>>
     if metadata.len().max(content.len() as u64) > size_max {
         bail!("{name} has more than {size_max} bytes, which no server writes: {}", REMEDY);
     }
-    match String::from_utf8(content) {
-        Ok(text) => Ok(Some(text)),
-        Err(_) => bail!("{name} is no text, which no server writes: {}", REMEDY),
-    }
+    let text = String::from_utf8(content);
+    Ok(Some(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())))
 }
 
 /// The remedy for damaged files.
@@ -200,8 +199,8 @@ mod tests {
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         assert_eq!(read(&path, 10).unwrap().as_deref(), Some("0123456789"));
         assert!(refusal(read(&path, 9)).contains("more than 9 bytes"));
-        std::fs::write(&path, b"\xff\xfe").unwrap();
-        assert!(refusal(read(&path, 10)).contains("no text"));
+        std::fs::write(&path, b"1\xff\n").unwrap();
+        assert_eq!(read(&path, 10).unwrap().as_deref(), Some("1\u{fffd}\n"));
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(refusal(read(&link, 10)).contains("link"));

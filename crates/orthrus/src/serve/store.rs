@@ -14,6 +14,7 @@ use std::fs::{File, OpenOptions};
 use std::hash::Hasher;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -88,13 +89,28 @@ impl FolderLock {
     pub(super) fn copy(&self) -> std::io::Result<OwnedFd> {
         self.0.try_clone()
     }
+
+    /// Locks the folder again if it has lost the file of the lock.
+    ///
+    /// # Errors
+    /// As [`FolderLock::take`].
+    fn renew(&mut self, directory: &Path) -> anyhow::Result<()> {
+        let is_held = rustix::fs::fstat(&self.0).is_ok_and(|file| file.st_nlink > 0);
+        if !is_held {
+            *self = Self::take(directory)?;
+        }
+        Ok(())
+    }
 }
 
 /// The store of a running server; the folder is locked for as long as it lives.
 pub(super) struct Store {
     directory: PathBuf,
-    lock: FolderLock,
+    lock: Mutex<FolderLock>,
     journal: Mutex<Journal>,
+    secret: [u8; 32],
+    /// The number of this start.
+    epoch: u32,
     /// The lease that clients of this start know.
     lease: Duration,
     /// The longest lease that the clients of before know.
@@ -143,7 +159,8 @@ impl Store {
             .with_context(|| directory.display().to_string())?;
         let journal = Mutex::new(journal);
         reserve::keep(directory);
-        let store = Self { directory: directory.to_owned(), lock, journal, lease, former_lease };
+        let (directory, lock) = (directory.to_owned(), Mutex::new(lock));
+        let store = Self { directory, lock, journal, secret, epoch, lease, former_lease };
         Ok((store, Boot { epoch, secret, prior_clients }))
     }
 
@@ -174,8 +191,10 @@ impl Store {
         let journal = Journal { file, lines: owners.len(), size, owners, dirty: true, incomplete: true };
         let store = Self {
             directory: directory.to_owned(),
-            lock: FolderLock(lock),
+            lock: Mutex::new(FolderLock(lock)),
             journal: Mutex::new(journal),
+            secret,
+            epoch: next_epoch(directory, true)? - 1,
             lease,
             former_lease: lease,
         };
@@ -187,7 +206,7 @@ impl Store {
     /// # Errors
     /// No descriptor is left.
     pub(super) fn lock(&self) -> std::io::Result<OwnedFd> {
-        self.lock.copy()
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).copy()
     }
 
     /// Reads the store as [`Store::open`] does, and tries whether there is room for a start.
@@ -230,10 +249,31 @@ impl Store {
         self.change(|owners| owners.remove(owner).map(|_| journal_line_gone(owner)))
     }
 
-    /// Puts changes on stable storage and then returns.
+    /// Puts changes on stable storage and then returns. Writes the files again that the folder has
+    /// lost.
     pub(super) fn sync(&self) -> std::io::Result<()> {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        if journal.is_gone() {
+            journal.incomplete = true;
+            self.restore().map_err(|error| std::io::Error::other(format!("{error:#}")))?;
+        }
         if journal.incomplete { journal.rewrite(&self.directory) } else { journal.sync() }
+    }
+
+    /// Writes what the next start needs, but for the journal, into a folder that has lost it: the
+    /// filehandles of clients stay valid. A secret of a backup stays.
+    fn restore(&self) -> anyhow::Result<()> {
+        let directory = &self.directory;
+        state_dir::open_folder(directory)?;
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).renew(directory)?;
+        if stored_secret(directory)?.is_none() {
+            store_secret(directory, &self.secret)?;
+        }
+        // No number may come twice, also after that of a backup.
+        let starts = state_dir::read(&directory.join("starts"), FILE_SIZE_MAX)?;
+        let starts = starts.and_then(|text| text.trim().parse::<u32>().ok()).unwrap_or(0);
+        replace(directory, "starts", format!("{}\n", starts.max(self.epoch)).as_bytes())?;
+        Ok(store_lease(directory, self.lease.max(self.former_lease))?)
     }
 
     /// Makes the next change fail.
@@ -243,9 +283,20 @@ impl Store {
         self.journal.lock().unwrap().file = file;
     }
 
-    /// Returns whether a write has failed; [`Store::sync`] tries it again.
+    /// Returns whether a write has failed, or the files are gone; [`Store::sync`] tries it again.
     pub(super) fn is_incomplete(&self) -> bool {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner).incomplete
+        let journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        journal.incomplete || journal.is_gone()
+    }
+
+    /// Returns whether somebody has removed or replaced the files while the server runs.
+    pub(super) fn is_gone(&self) -> bool {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner).is_gone()
+    }
+
+    /// Returns the state folder that the store is in.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Changes the owners; `change` returns the line to append, if anything is new.
@@ -277,6 +328,11 @@ impl Journal {
         *self = Self::create(directory, self.owners.clone())?;
         reserve::keep(directory);
         Ok(())
+    }
+
+    /// Returns whether the file has no name any more. Waits for no disk, unlike a look at its path.
+    fn is_gone(&self) -> bool {
+        self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
     fn append(&mut self, line: &str) -> std::io::Result<()> {
@@ -335,13 +391,16 @@ fn secret(directory: &Path) -> anyhow::Result<[u8; 32]> {
     if let Some(secret) = stored_secret(directory)? {
         return Ok(secret);
     }
-    let path = directory.join("secret");
     let mut secret = [0u8; 32];
     getrandom::fill(&mut secret)
         .map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;
-    replace(directory, "secret", format!("{}\n", hex(&secret)).as_bytes())
-        .with_context(|| format!("{} cannot be written", path.display()))?;
+    store_secret(directory, &secret)?;
     Ok(secret)
+}
+
+fn store_secret(directory: &Path, secret: &[u8; 32]) -> anyhow::Result<()> {
+    replace(directory, "secret", format!("{}\n", hex(secret)).as_bytes())
+        .with_context(|| format!("{} cannot be written", directory.join("secret").display()))
 }
 
 /// Returns the number of this start. It must be one that no start has had: clients take stateids of
@@ -369,6 +428,10 @@ fn read_journal(path: &Path) -> anyhow::Result<Option<JournalOwners>> {
         let shown: String = what.chars().take(SHOWN_MAX).collect();
         anyhow::anyhow!("{} is damaged at {shown:?}: {REMEDY}", path.display())
     };
+    // A last line without an end is one that a crash cut short, but no crash writes such bytes.
+    if let Some(at) = text.find(char::REPLACEMENT_CHARACTER) {
+        return Err(damaged(text.get(at..).unwrap_or_default()));
+    }
     let owners = journal_owners(&text).map_err(damaged)?;
     match owners.keys().find(|owner| owner.len() > JOURNAL_OWNER_MAX) {
         Some(owner) => Err(damaged(&hex(owner))),
@@ -531,7 +594,7 @@ mod tests {
         let content = || names.map(|name| std::fs::read(path(name)).unwrap());
         let whole = content();
         let long = format!("+{}\n", "61".repeat(500_000));
-        let damages: [(&str, &[u8], &str); 15] = [
+        let damages: [(&str, &[u8], &str); 16] = [
             ("starts", b"", "date +%s"),
             ("starts", b"garbage\n", "date +%s"),
             ("starts", b"-5\n", "date +%s"),
@@ -540,12 +603,13 @@ mod tests {
             ("starts", &[b' '; 5000], "4096 bytes"),
             ("secret", b"", "mount again"),
             ("secret", b"zz", "mount again"),
-            ("secret", &[0xff; 64], "no text"),
+            ("starts", &[0xff; 2], "date +%s"),
+            ("secret", &[0xff; 64], "mount again"),
             ("lease", b"a minute\n", "lease_time"),
             ("clients", b"?\n", "damaged at"),
             ("clients", b"+zz\n", "damaged at"),
             ("clients", b"+6f 00\n", "damaged at"),
-            ("clients", &[0x80; 4096], "no text"),
+            ("clients", &[0x80; 4096], "damaged at"),
             ("clients", long.as_bytes(), "damaged at"),
         ];
         for (name, damage, said) in damages {

@@ -52,6 +52,17 @@ impl DeferredTimes {
         Self { synced: self.synced.saturating_add(microseconds(time)), ..self }
     }
 
+    /// Returns a description of the times of a new context, which waits for no file system.
+    fn of_context(self) -> String {
+        let seconds = |time: u32| f64::from(time) / 1e6;
+        format!(
+            "{:.1} s: {:.1} s until a thread was free, {:.1} s for its ticket and the lookup of its user",
+            self.all().as_secs_f64(),
+            seconds(self.queued),
+            seconds(self.ran)
+        )
+    }
+
     fn all(self) -> Duration {
         let times = [self.answered, self.queued, self.ran, self.synced];
         times.map(|time| Duration::from_micros(time.into())).iter().sum()
@@ -86,10 +97,14 @@ impl<E: Engine> Server<E> {
             return;
         }
         Metrics::add(&self.metrics.slow_calls, 1);
-        let operation = match (&job.auth, times.operation) {
-            (Auth::Init, _) => "a new Kerberos context",
-            (_, None) => "a call",
-            (_, Some(operation)) => {
+        if matches!(job.auth, Auth::Init) {
+            let times = times.of_context();
+            let line = format_args!("a new Kerberos context took {times}");
+            return self.reports.note(Trouble::Slow, now, job.peer, line);
+        }
+        let operation = match times.operation {
+            None => "a call",
+            Some(operation) => {
                 let name = operation_name(operation.get());
                 name.strip_prefix("OP_").unwrap_or(name)
             }
@@ -125,5 +140,7 @@ mod tests {
         let text = "4.5 s: 1.0 s until a client answered a callback, 1.0 s until a thread was free, \
              2.0 s in the file system, 0.5 s until it was on disk";
         assert_eq!(times.answered(second).to_string(), text);
+        let text = "3.0 s: 1.0 s until a thread was free, 2.0 s for its ticket and the lookup of its user";
+        assert_eq!(DeferredTimes::new(None).queued(second).ran(second * 2).of_context(), text);
     }
 }

@@ -282,14 +282,15 @@ impl Nfs {
     pub(crate) fn note_cause(&self, now: Duration, opnum: NfsOpnum4, fh: Option<&Fh>, cause: Cause) {
         match cause {
             Cause::Decode(error) => self.outcomes.note_undecodable(opnum.name(), error),
-            Cause::Backend(VfsError::Os(errno)) => {
+            Cause::Backend(error) => {
+                let Some(errno) = failure_errno(error) else { return };
                 let export = match fh {
                     Some(Fh::Object(object)) => &*object.export.pseudo_path,
                     Some(Fh::Pseudo(_)) | None => "/",
                 };
                 self.outcomes.note_error(now, opnum, export, errno);
             }
-            Cause::Backend(_) | Cause::Protocol => {}
+            Cause::Protocol => {}
         }
     }
 
@@ -376,6 +377,19 @@ impl Nfs {
         security.flavor.hash(&mut hasher);
         hasher.write(&security.sender.0);
         hasher.finish()
+    }
+}
+
+/// Returns the errno of a file system that failed, is full or is read-only; `None` for refusals
+/// that a sound file system gives.
+fn failure_errno(error: VfsError) -> Option<i32> {
+    match error {
+        VfsError::Io => Some(5),
+        VfsError::Nospc => Some(28),
+        VfsError::Rofs => Some(30),
+        VfsError::Dquot => Some(122),
+        VfsError::Os(errno) => Some(errno),
+        _ => None,
     }
 }
 

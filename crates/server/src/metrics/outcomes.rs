@@ -117,7 +117,13 @@ impl Outcomes {
         drop(errors);
         if let Some(suppressed) = self.log.permit(now) {
             let error = std::io::Error::from_raw_os_error(errno);
-            tracing::error!(operation = name, export, suppressed, "the file system failed: {error}");
+            let remedy = remedy(errno);
+            tracing::error!(
+                operation = name,
+                export,
+                suppressed,
+                "the file system failed: {error}; {remedy}"
+            );
         }
     }
 
@@ -152,6 +158,16 @@ impl Outcomes {
     pub fn errors(&self) -> Vec<(&'static str, i32, u64)> {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         errors.iter().map(|((operation, errno), count)| (*operation, *errno, *count)).collect()
+    }
+}
+
+/// Returns the remedy for an error of a file system.
+fn remedy(errno: i32) -> &'static str {
+    match errno {
+        28 => "free space or inodes, which df and df -i show",
+        30 => "mount it for writing, or set `read_only`; dmesg says whether an error made it read-only",
+        122 => "raise the quota of the user, or have files removed",
+        _ => "dmesg on the server says more",
     }
 }
 

@@ -15,6 +15,7 @@ pub(super) use socket::endpoint;
 pub(super) use status::report;
 
 use super::http::{Author, Workers};
+use super::kerberos::Keys;
 use super::membership::Membership;
 use super::observe::{AuditLog, Traces};
 use super::reload::Reloads;
@@ -59,6 +60,7 @@ pub(super) struct ApiParts {
     pub(super) traces: Arc<Traces>,
     pub(super) audit: Option<AuditLog>,
     pub(super) membership: Option<Arc<Membership>>,
+    pub(super) keys: Option<Arc<Keys>>,
     pub(super) recent: RecentEvents,
 }
 

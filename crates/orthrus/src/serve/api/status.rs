@@ -40,7 +40,7 @@ pub(super) fn counters(parts: &ApiParts) -> StatusReport {
 
 /// Reports the server at this moment.
 pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
-    let ApiParts { exports, service, stats, membership, reloads, recent, .. } = parts;
+    let ApiParts { exports, service, stats, membership, keys, reloads, recent, .. } = parts;
     let table = exports.snapshot();
     let exports = table.iter().count();
     let server = service.server();
@@ -70,6 +70,7 @@ pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
         flavors: Kind::ALL.iter().map(|kind| flavor(service, stats, *kind)).collect(),
         recent: recent.since(watched(&counters)),
         records_incomplete: !engine.records_are_complete(),
+        keytab_failure: keys.as_ref().and_then(|keys| keys.failure()),
         reload: reloads.last(),
         ..counters
     };

@@ -27,6 +27,7 @@ pub(super) fn render(watched: &Watched) -> String {
     process(&mut page);
     server(&mut page, service, &table);
     contexts(&mut page, service);
+    keytab(&mut page, watched);
     held(&mut page, service);
     network(&mut page, stats);
     pools(&mut page, service);
@@ -90,6 +91,12 @@ fn contexts(page: &mut MetricsText, service: &NfsService) {
     let delegated = contexts.map_or(0, |contexts| contexts.delegated());
     let help = "Kerberos contexts held now whose tickets a service got in the user's name.";
     page.single("orthrus_contexts_delegated", Gauge, help, delegated);
+}
+
+fn keytab(page: &mut MetricsText, watched: &Watched) {
+    let Some(keys) = &watched.keys else { return };
+    let help = "1 while the keytab is of no use: the previous keys stay in use, and a restart would fail.";
+    page.single("orthrus_keytab_unusable", Gauge, help, u8::from(keys.failure().is_some()));
 }
 
 fn held(page: &mut MetricsText, service: &NfsService) {

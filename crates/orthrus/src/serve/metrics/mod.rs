@@ -4,6 +4,7 @@ mod families;
 mod text;
 
 use super::http::{HttpEndpoint, HttpListener, OwnNames, Workers, bind_tcp, inherit_tcp, only_this_machine};
+use super::kerberos::Keys;
 use super::membership::Membership;
 use axum::Router;
 use axum::extract::State;
@@ -13,7 +14,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use identity::Mapper;
-use net::{Admission, Running, Shards, Stats};
+use net::{Admission, Shards, Stats};
 use runtime::NfsService;
 use server::engine::Nfs;
 use std::collections::HashSet;
@@ -85,20 +86,10 @@ impl MetricsListener {
     }
 
     /// Makes the endpoint of a running server.
-    pub(super) fn endpoint(
-        self,
-        service: Arc<NfsService>,
-        running: &Running,
-        identity: Arc<Mapper>,
-        exports: Arc<Exports>,
-        membership: Option<Arc<Membership>>,
-        names: OwnNames,
-    ) -> HttpEndpoint {
-        let (stats, shards) = (running.stats().clone(), running.shards().clone());
-        let workers = Workers::new(METRICS_WORKERS_MAX);
+    pub(super) fn endpoint(self, watched: Watched, names: OwnNames) -> HttpEndpoint {
         HttpEndpoint {
             listener: HttpListener::Tcp(self.socket, self.admission),
-            router: router(Watched { service, stats, shards, identity, exports, membership, workers }, names),
+            router: router(watched, names),
             connections_max: METRICS_CONNECTIONS_MAX,
             time_max: METRICS_TIME_MAX,
         }
@@ -107,14 +98,15 @@ impl MetricsListener {
 
 /// The parts of a running server that the pages are about.
 #[derive(Clone)]
-struct Watched {
-    service: Arc<NfsService>,
-    stats: Arc<Stats>,
-    shards: Shards,
-    identity: Arc<Mapper>,
-    exports: Arc<Exports>,
-    membership: Option<Arc<Membership>>,
-    workers: Workers,
+pub(super) struct Watched {
+    pub(super) service: Arc<NfsService>,
+    pub(super) stats: Arc<Stats>,
+    pub(super) shards: Shards,
+    pub(super) identity: Arc<Mapper>,
+    pub(super) exports: Arc<Exports>,
+    pub(super) membership: Option<Arc<Membership>>,
+    pub(super) keys: Option<Arc<Keys>>,
+    pub(super) workers: Workers,
 }
 
 fn router(watched: Watched, names: OwnNames) -> Router {

@@ -42,7 +42,7 @@ impl TlsFiles {
     pub(crate) fn current(&self) -> Arc<ServerConfig> {
         let mut current = self.lock();
         let states = states(&self.settings);
-        if states.is_some() && states != current.1 {
+        if states != current.1 {
             current.1 = states;
             match read(&self.settings) {
                 Ok(read) => {
