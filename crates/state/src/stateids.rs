@@ -102,6 +102,17 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         Ok(found)
     }
 
+    /// Returns whether a stateid names an open, a lock or a delegation of another client.
+    pub fn is_of_another_client(&self, client: ClientKey, stateid: &Stateid4) -> bool {
+        let owner = match self.state_ref(stateid) {
+            Ok(StateRef::Open(key)) => self.opens.read(key, |open| open.client),
+            Ok(StateRef::Lock(key)) => self.locks.read(key, |lock| lock.client),
+            Ok(StateRef::Delegation(key)) => self.delegations.read(key, |delegation| delegation.client),
+            Ok(StateRef::Copy(_)) | Err(_) => None,
+        };
+        owner.is_some_and(|owner| owner != client)
+    }
+
     /// Handles one stateid of TEST_STATEID: NFS4_OK, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID,
     /// NFS4ERR_ADMIN_REVOKED or NFS4ERR_DELEG_REVOKED.
     pub fn test_stateid(&self, client: ClientKey, stateid: &Stateid4) -> Nfsstat4 {

@@ -42,6 +42,17 @@ impl CopyRange {
     }
 }
 
+/// Returns the status of a background copy that fails (RFC 7862 section 16.1.3).
+///
+/// Linux gives coa_status to the program as an error number of its own. NFS4ERR_NOSPC has the same
+/// number there, but that of NFS4ERR_DQUOT is ESRMNT.
+fn failure(error: VfsError) -> Nfsstat4 {
+    match super::status::allowed(2, nfs4::NfsOpnum4::OP_COPY, vfs_status(error)) {
+        Nfsstat4::NFS4ERR_DQUOT => Nfsstat4::NFS4ERR_NOSPC,
+        status => status,
+    }
+}
+
 /// A file of a background copy.
 struct CopyFile {
     file: FileKey,
@@ -237,7 +248,7 @@ impl Nfs {
                 let whole = copied == 0 || copy.done >= copy.range.count;
                 whole.then_some(Nfsstat4::NFS4_OK)
             }
-            Ok(Err(error)) => Some(super::status::allowed(2, nfs4::NfsOpnum4::OP_COPY, vfs_status(error))),
+            Ok(Err(error)) => Some(failure(error)),
             Err(_) => {
                 tracing::error!("a defect of the server ends a copy");
                 Some(Nfsstat4::NFS4ERR_SERVERFAULT)

@@ -13,13 +13,20 @@ use xdr::{Decode, Decoder, Encoder};
 /// before its reply, at most `copy_max` bytes of it, and wr_count has the number of bytes copied.
 ///
 /// # Errors
-/// NFS4ERR_NOTSUPP for a source on another server, NFS4ERR_INVAL for a source range that is not
-/// within its file and for one file as both, the errors of stateids, NFS4ERR_OPENMODE,
-/// NFS4ERR_LOCKED, and the backend's.
+/// NFS4ERR_NOTSUPP for a source on another server; NFS4ERR_INVAL for a source range that is not
+/// within its file, for one file as both, and for a source stateid of another client; the errors of
+/// stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Copy4Args::decode(args)?;
     if !args.ca_source_server.is_empty() {
         return Err(Nfsstat4::NFS4ERR_NOTSUPP.into());
+    }
+    // Linux has one client for each network namespace, but copies from a mount of one to a mount of
+    // another. It would repeat the COPY without an end after NFS4ERR_BAD_STATEID; after this one
+    // the program reads and writes.
+    let client = c.progress.session.as_ref().map(|session| session.client);
+    if client.is_some_and(|client| c.state().is_of_another_client(client, &args.ca_src_stateid)) {
+        return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     let (from, source) = source(c, args.ca_src_stateid)?;
     let target = c.file_to_write(args.ca_dst_stateid)?;

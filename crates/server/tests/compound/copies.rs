@@ -238,6 +238,26 @@ fn a_failed_copy_reports_the_bytes_copied() {
 }
 
 #[test]
+fn a_background_copy_over_a_quota_fails_with_a_number_that_linux_programs_know() {
+    // RFC 7862 section 16.1.3
+    let disk = Slow::new();
+    let server = start(|setup| {
+        setup.exports = vec![all_flavors(Export::new("/export", disk.clone()).unwrap())];
+    });
+    let mut world = CopyWorld::new(&server);
+    let stateid = world.begin();
+    assert!(world.later.step(&server));
+    disk.exhaust_quotas();
+    while world.later.step(&server) {}
+    assert_eq!(progress(&world.status(stateid).ok()), (PIECE, vec![NFS4ERR_NOSPC]));
+    let callback = world.wire.one();
+    let OffloadInfo4::Default(status, count) = offload(&callback).coa_offload_info else {
+        panic!("{callback:?}")
+    };
+    assert_eq!((status, count), (NFS4ERR_NOSPC, PIECE));
+}
+
+#[test]
 fn cb_offload_is_repeated_until_the_client_answers_it() {
     // RFC 7862 section 4.8, RFC 8881 section 2.10.6.2
     let server = start(|_| ());

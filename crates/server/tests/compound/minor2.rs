@@ -192,6 +192,23 @@ fn a_copy_needs_opens_that_allow_it_and_the_saved_stateid_is_the_sources() {
 }
 
 #[test]
+fn a_copy_from_an_open_of_another_client_ends_for_clients_that_repeat_it() {
+    // RFC 7862 section 15.2.3
+    let server = Setup::default().start();
+    let (mut client, from) = with_hole(&server);
+    let to = client.make_file("export", "to", b"");
+    let mut other = Client::with(&server, b"other", sys(ALICE), FORE);
+    let theirs = other.at("export", vec![open("f", 1)]).ok().opened().stateid;
+    let mut by = |source| {
+        let ops = vec![put(&from), savefh(), put(&to), copy((source, Stateid4::ANONYMOUS), 0, 0, 5)];
+        client.run(ops)
+    };
+    by(theirs).expect(NFS4ERR_INVAL);
+    other.run(vec![put(&from), close(theirs)]).ok();
+    by(theirs).expect(NFS4ERR_BAD_STATEID);
+}
+
+#[test]
 fn a_long_copy_is_done_in_part() // RFC 7862 section 15.2.3
 {
     let mut setup = Setup::default();

@@ -20,6 +20,8 @@ pub(crate) struct Slow {
     synced: Mutex<Vec<ObjectHandle>>,
     /// Whether a sync fails.
     sick: Arc<AtomicBool>,
+    /// Whether no copy finds room in its user's quota.
+    over_quota: Arc<AtomicBool>,
     /// Losses of written data that a local program has seen: each is reported once to a file that
     /// was open then.
     losses: Arc<AtomicU64>,
@@ -37,6 +39,7 @@ struct SlowFile {
     inner: Arc<dyn OpenFile>,
     cold: Arc<AtomicBool>,
     sick: Arc<AtomicBool>,
+    over_quota: Arc<AtomicBool>,
     losses: Arc<AtomicU64>,
     /// The losses reported to it, and those from before it was opened.
     reported: AtomicU64,
@@ -56,6 +59,7 @@ impl Slow {
             syncs: AtomicBool::new(false),
             synced: Mutex::default(),
             sick: Arc::default(),
+            over_quota: Arc::default(),
             losses: Arc::default(),
             blind: AtomicBool::new(false),
             sync_failures: AtomicU64::new(0),
@@ -81,6 +85,11 @@ impl Slow {
     /// Sets whether every sync fails from now on.
     pub(crate) fn fail_syncs(&self, fail: bool) {
         self.sick.store(fail, Ordering::SeqCst);
+    }
+
+    /// Makes every copy exceed its user's quota from now on.
+    pub(crate) fn exhaust_quotas(&self) {
+        self.over_quota.store(true, Ordering::SeqCst);
     }
 
     /// Sets whether no name that is to change can be looked up from now on.
@@ -116,15 +125,29 @@ impl Slow {
     fn slow(&self, inner: Arc<dyn OpenFile>) -> Arc<dyn OpenFile> {
         let reported = AtomicU64::new(self.losses.load(Ordering::SeqCst));
         let (cold, sick, losses) = (self.cold.clone(), self.sick.clone(), self.losses.clone());
-        Arc::new(SlowFile { inner, cold, sick, losses, reported })
+        let over_quota = self.over_quota.clone();
+        Arc::new(SlowFile { inner, cold, sick, over_quota, losses, reported })
     }
 }
 
 impl OpenFile for SlowFile {
     vfs::forward_open_file!(
-        inner: read_at, splice_at, write_at, getattr, set_size, seek, allocate, deallocate, advise, copy_range, clone_range, lease,
+        inner: read_at, splice_at, write_at, getattr, set_size, seek, allocate, deallocate, advise, clone_range, lease,
         range_locks, as_any,
     );
+
+    fn copy_range(
+        &self,
+        source: &dyn OpenFile,
+        source_offset: u64,
+        offset: u64,
+        count: u64,
+    ) -> VfsResult<u64> {
+        if self.over_quota.load(Ordering::SeqCst) {
+            return Err(VfsError::Dquot);
+        }
+        self.inner.copy_range(source, source_offset, offset, count)
+    }
 
     fn sync(&self) -> VfsResult<()> {
         let losses = self.losses.load(Ordering::SeqCst);
