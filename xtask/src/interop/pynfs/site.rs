@@ -49,19 +49,30 @@ impl SuiteSite {
         self.cluster = Some(cluster);
     }
 
-    /// Makes what a server exports as `/export`, and returns the arguments that name it.
-    fn export(&self, work: &Path) -> anyhow::Result<Vec<OsString>> {
+    /// Makes what a server exports as `/export`, and returns the keys that name it.
+    fn storage(&self, work: &Path) -> anyhow::Result<String> {
         let Some(cluster) = &self.cluster else {
             let folder = work.join("export");
             std::fs::create_dir(&folder)?;
-            return Ok(vec![folder.into()]);
+            return Ok(format!("path = {folder:?}\n"));
         };
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("export{}", NEXT.fetch_add(1, Ordering::Relaxed));
         cluster.make_directory(&name, CEPH_SIZE)?;
-        let path = format!("/{name}=/export");
-        let named = ["--ceph", &path, "--ceph-user", "admin", "--ceph-conf"].map(OsString::from);
-        Ok(named.into_iter().chain([cluster.configuration().into()]).collect())
+        let configuration = cluster.configuration();
+        Ok(format!("ceph = \"/{name}\"\nceph_user = \"admin\"\nceph_conf = {configuration:?}\n"))
+    }
+
+    /// Writes the configuration file with what the command line cannot say: only with
+    /// `device_nodes` can the suite make devices, and its tests of them run.
+    fn configuration(&self, work: &Path) -> anyhow::Result<PathBuf> {
+        let path = work.join("orthrus.toml");
+        let storage = self.storage(work)?;
+        // The suite takes any port.
+        let export = "pseudo = \"/export\"\nsquash = \"none\"\nsecure = false\n\
+                      sec = [\"krb5p\", \"krb5i\", \"krb5\", \"sys\"]\n";
+        std::fs::write(&path, format!("device_nodes = true\n\n[[export]]\n{storage}{export}"))?;
+        Ok(path)
     }
 
     /// Returns the environment for programs that use the realm and the ticket.
@@ -77,12 +88,9 @@ impl SuiteSite {
     /// both are the current user.
     fn arguments(&self, server: &Server<'_>) -> Vec<OsString> {
         let (work, lease) = (server.work, server.lease.to_string());
-        let mut arguments = server.export.clone();
-        arguments
-            .extend(["--squash", "none", "--lease-time", &lease, "--grace-time", &lease].map(OsString::from));
+        let mut arguments = vec!["--config".into(), server.configuration.clone().into()];
+        arguments.extend(["--lease-time", &lease, "--grace-time", &lease].map(OsString::from));
         arguments.extend(["--delegations", "all", "--recall-time", RECALL_TIME].map(OsString::from));
-        // The suite takes any port.
-        arguments.extend(["--sec", "krb5p,krb5i,krb5,sys", "--secure", "false"].map(OsString::from));
         arguments.extend(["--listen".into(), server.address.to_string().into()]);
         arguments.extend(["--state-dir".into(), work.join("state").into()]);
         if let Some((realm, _)) = &self.realm {
@@ -100,8 +108,7 @@ pub(super) struct Server<'a> {
     site: &'a SuiteSite,
     program: &'a Path,
     work: &'a Path,
-    /// The arguments that name the export.
-    export: Vec<OsString>,
+    configuration: PathBuf,
     lease: u32,
     process: Option<ServerProcess>,
     address: SocketAddr,
@@ -118,8 +125,8 @@ impl<'a> Server<'a> {
         work: &'a Path,
         lease: u32,
     ) -> anyhow::Result<Self> {
-        let (export, address) = (site.export(work)?, ([127, 0, 0, 1], 0).into());
-        let mut server = Self { site, program, work, export, lease, process: None, address };
+        let (configuration, address) = (site.configuration(work)?, ([127, 0, 0, 1], 0).into());
+        let mut server = Self { site, program, work, configuration, lease, process: None, address };
         server.serve()?;
         Ok(server)
     }
