@@ -7,6 +7,7 @@ guest() {
   # The guest does not see our /tmp, and the program may lie there.
   case $JOBS in *bench*.sh*|*grants*.sh*) ln "$ORTHRUS" "$RUN/share/orthrus" 2>/dev/null || cp "$ORTHRUS" "$RUN/share/orthrus" ;; esac
   case $JOBS in *grants*.sh*) cp -r "$LAB/../../scripts/batch/slurm" "$RUN/share/slurm" ;; esac
+  case $JOBS in *xfstests.sh*) cp "$LAB/../../specs/interop/xfstests.txt" "$RUN/share/" ;; esac
   local file order=0
   while read -r file; do
     [ -z "$file" ] || { order=$((order + 1)); cp "$file" "$RUN/share/jobs/$(printf %02d $order)-$(basename "$file")"; }

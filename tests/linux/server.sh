@@ -44,12 +44,14 @@ ceph_client() {
     -o allow_other,default_permissions "$LAB_EXPORT" >>"$RUN/ceph.log" 2>&1
 }
 
-# Mounts what the exports are to lie on: nothing, tmpfs, or a file system of 600 MB in a file.
+# Mounts what the exports are to lie on: nothing, tmpfs, or a file system in a file.
 export_on() {
+  local size=600M
+  case $JOBS in *xfstests.sh*) size=6G ;; esac
   case $EXPORT_ON in
     disk) ;;
     tmpfs) mount -t tmpfs tmpfs "$1" ;;
-    *) truncate -s 600M "$1.image" && "mkfs.$EXPORT_ON" -q "$1.image" >/dev/null && mount -o loop "$1.image" "$1" ||
+    *) truncate -s $size "$1.image" && "mkfs.$EXPORT_ON" -q "$1.image" >/dev/null && mount -o loop "$1.image" "$1" ||
          { echo "lab: cannot run here: $EXPORT_ON in a file cannot be mounted" >&2; exit "$CANNOT_RUN"; } ;;
   esac
 }

@@ -47,7 +47,7 @@ impl LocalBackend {
             return Err(VfsError::Notsupp);
         }
         let path = self.path_of(object);
-        self.keeping_set_gid(caller, gid, || write(&path, ACCESS, acls.access.as_ref()))??;
+        self.keeping_set_gid(caller, &[gid], || write(&path, ACCESS, acls.access.as_ref()))??;
         match (object.file_type, &acls.default) {
             (FileType::Directory, default) => write(&path, DEFAULT, default.as_ref()),
             (_, None) => Ok(()),

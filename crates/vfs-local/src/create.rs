@@ -28,7 +28,7 @@ const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 /// Bits that mkdir(2) does not take.
 const SET_ID: u32 = 0o6000;
-const S_ISGID: u32 = 0o2000;
+pub(crate) const S_ISGID: u32 = 0o2000;
 
 impl LocalBackend {
     pub(crate) fn make_file(

@@ -4,6 +4,7 @@ use crate::{
     LocalBackend,
     attributes::{attributes, file_type, stat_fd},
     cached_object::CachedObject,
+    create::S_ISGID,
     errno::vfs_error,
     sys,
 };
@@ -47,10 +48,14 @@ impl LocalBackend {
         if let Some(size) = set.size {
             self.set_size(object, file_type(before), size)?;
         }
-        if set.uid.is_some() || set.gid.is_some() {
-            self.set_owner(object, set)?;
-        }
         let gid = set.gid.unwrap_or(before.stx_gid);
+        if set.uid.is_some() || set.gid.is_some() {
+            let change = || self.set_owner(object, set);
+            match u32::from(before.stx_mode) & S_ISGID {
+                0 => change()?,
+                _ => self.keeping_set_gid(caller, &[before.stx_gid, gid], change)??,
+            }
+        }
         if let Some(acls) = &set.acls {
             self.write_acls(caller, object, gid, acls)?;
         }
@@ -103,22 +108,24 @@ impl LocalBackend {
         let mode = Mode::from_raw_mode(mode & 0o7777);
         let fd = DecInt::from_fd(object);
         let set = || chmodat(&self.proc, fd, mode, AtFlags::empty());
-        self.keeping_set_gid(caller, gid, set)?.map_err(vfs_error)
+        self.keeping_set_gid(caller, &[gid], set)?.map_err(vfs_error)
     }
 
-    /// Runs a change of an object of group `gid` that must not take its set-group-ID bit away.
-    /// Without CAP_FSETID the kernel keeps the bit only for members of the group, also for root, so
-    /// root joins the group meanwhile.
+    /// Runs a change of an object of groups `gids`, before and after it, that must not take its
+    /// set-group-ID bit away. Without CAP_FSETID the kernel keeps the bit only for members of the
+    /// groups, also for root, so root joins them meanwhile.
     pub(crate) fn keeping_set_gid<R>(
         &self,
         caller: &Caller,
-        gid: u32,
+        gids: &[u32],
         run: impl FnOnce() -> R,
     ) -> VfsResult<R> {
-        if !self.identities || caller.uid != 0 || caller.gid == gid {
+        let joined = || gids.iter().copied().filter(|gid| !caller.is_member(*gid));
+        if !self.identities || caller.uid != 0 || joined().next().is_none() {
             return Ok(run());
         }
-        self.act_as(&Caller { gid, ..caller.clone() })?;
+        let groups = caller.groups.iter().copied().chain(joined()).collect();
+        self.act_as(&Caller { groups, ..caller.clone() })?;
         let done = run();
         self.act_as(caller)?;
         Ok(done)

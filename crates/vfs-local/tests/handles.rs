@@ -319,6 +319,27 @@ fn as_root_no_capability_is_left_that_bends_quotas_or_set_id_bits() {
 }
 
 #[test]
+fn a_new_owner_keeps_a_set_group_id_bit_that_grants_nothing() {
+    let Some((_directory, backend)) = common::export() else { return };
+    if backend.serves_as() != ServesAs::Callers {
+        eprintln!("skipped: identities cannot be taken here");
+        return;
+    }
+    let owner = |uid, gid| vfs::SetAttributes { uid: Some(uid), gid, ..vfs::SetAttributes::default() };
+    let file = backend.create_file(&me(), &backend.root(), b"f", READ, &mode(0o600)).unwrap().0;
+    for new_group in [None, Some(4321)] {
+        backend.setattr(&me(), &file, &owner(1234, Some(1234))).unwrap();
+        backend.setattr(&me(), &file, &mode(0o6744)).unwrap();
+        let given = backend.setattr(&me(), &file, &owner(0, new_group)).unwrap();
+        assert_eq!((given.mode, given.gid), (0o2744, new_group.unwrap_or(1234)));
+        // With permission to execute for the group it is a right, which the owner loses.
+        backend.setattr(&me(), &file, &mode(0o2755)).unwrap();
+        assert_eq!(backend.setattr(&me(), &file, &owner(1234, new_group)).unwrap().mode, 0o755);
+    }
+    become_server();
+}
+
+#[test]
 fn few_descriptors_suffice_for_many_objects() {
     prepare_process(true);
     let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();

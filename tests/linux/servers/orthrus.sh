@@ -10,6 +10,12 @@ lies_on() {
     printf 'path = "%s"\n' "$2"
   fi
 }
+# The suite works as root, in both exports, with each flavor.
+private_flavors='"krb5p"' squash=root device_nodes=false root=
+case $JOBS in *xfstests.sh*)
+  private_flavors='"krb5p", "krb5i", "krb5", "sys"' squash=none device_nodes=true
+  root="[principals]"$'\n'"\"nfs/client.orthrus.test@$REALM\" = \"root\"" ;;
+esac
 cat >"$RUN/orthrus.toml" <<C
 listen = "$listen"
 $(referring_settings)
@@ -20,17 +26,22 @@ state_dir = "$RUN/state"
 lease_time = 10
 grace_time = 10
 delegations = "all"
+device_nodes = $device_nodes
+
+$root
 
 [[export]]
 $(lies_on export "$LAB_EXPORT")
 pseudo = "/export"
 sec = ["krb5p", "krb5i", "krb5", "sys"]
+squash = "$squash"
 stable_names = $STABLE_NAMES
 
 [[export]]
 $(lies_on private "$LAB_PRIVATE")
 pseudo = "/private"
-sec = ["krb5p"]
+sec = [$private_flavors]
+squash = "$squash"
 stable_names = $STABLE_NAMES
 
 $(referrals)
