@@ -114,9 +114,9 @@ impl ServerProcess {
     }
 }
 
-/// A server on loopback is for this user alone: it shows the user's folders, and sys proves nothing.
-/// Without sys a caller needs a ticket. Others do not reach a server at the other end of a link, in
-/// a network namespace of this run.
+/// A server on loopback is for this user alone: it shows the user's folders, and sys proves
+/// nothing. Without sys a caller needs a ticket. Others do not reach a server at the other end of a
+/// link, in a network namespace of this run.
 fn same_user_argument(arguments: &[OsString]) -> Option<&'static str> {
     let offers_sys =
         value_of(arguments, "--sec").is_none_or(|flavors| flavors.split(',').any(|sec| sec == "sys"));
