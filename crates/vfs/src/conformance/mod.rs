@@ -263,6 +263,7 @@ macro_rules! backend_conformance {
             attributes::times_need_ownership_but_now_needs_write_permission_only,
             attributes::a_write_moves_mtime_and_change,
             attributes::set_id_bits_are_cleared_by_a_write,
+            attributes::a_new_file_with_a_size_keeps_its_set_id_bits,
             attributes::set_id_bits_are_cleared_by_chown,
             attributes::the_mode_keeps_its_twelve_bits,
             attributes::attributes_of_the_open_file_agree,
