@@ -224,8 +224,9 @@ impl LocalBackend {
         if gives {
             self.set_owner(object, set)?;
         }
-        // chown took the set-id bits away.
-        let lost = gives && gives_set_id(set);
+        // chown took the set-id bits away, and the server's root has no CAP_FSETID for a group of
+        // others.
+        let lost = (gives || caller.uid == 0) && gives_set_id(set);
         // A mode beside a list changes the list (RFC 8881 section 6.4.1.3).
         let mode = set.mode.filter(|_| set_mode || lost || set.acls.is_some());
         self.set_permissions(caller, object, set.acls.as_ref(), mode)?;

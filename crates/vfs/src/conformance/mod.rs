@@ -244,6 +244,7 @@ macro_rules! backend_conformance {
             permissions::creating_and_removing_need_write_on_the_directory,
             permissions::a_sticky_directory_keeps_others_from_removing,
             permissions::a_setgid_directory_gives_its_group,
+            permissions::the_superuser_makes_set_group_id_files_of_any_group,
             permissions::new_objects_belong_to_the_caller,
             permissions::only_the_owner_changes_the_mode,
             permissions::only_the_superuser_gives_files_away,
