@@ -60,7 +60,7 @@ impl CephBackend {
         set: &SetAttributes,
         user: &Credentials,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
-        // A change of the size takes the set-id bits away, and clients give the size 0 with O_TRUNC.
+        // A new size takes the set-id bits away, and clients give the size 0 with O_TRUNC.
         let size = set.size.unwrap_or(0);
         if size > 0 {
             self.set_size(object, size, &self.server)?;
