@@ -60,10 +60,12 @@ impl CephBackend {
         set: &SetAttributes,
         user: &Credentials,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
-        if let Some(size) = set.size {
+        // A new size takes the set-id bits away, and clients give the size 0 with O_TRUNC.
+        let size = set.size.unwrap_or(0);
+        if size > 0 {
             self.set_size(object, size, &self.server)?;
         }
-        self.finish(object, set, false, user)?;
+        self.finish(object, set, size > 0 && gives_set_id(set), user)?;
         // An open for writing would rule out a delegation.
         let file = match access.write {
             true => file,
@@ -137,7 +139,7 @@ impl CephBackend {
         set: &SetAttributes,
         user: &Credentials,
     ) -> VfsResult<()> {
-        let set_id = *new == NewObject::Directory && set.mode.is_some_and(|mode| mode & SET_ID != 0);
+        let set_id = *new == NewObject::Directory && gives_set_id(set);
         let symlink = matches!(new, NewObject::Symlink(_));
         let set = SetAttributes { size: None, mode: set.mode.filter(|_| !symlink), ..set.clone() };
         self.finish(object, &set, set_id, user)
@@ -158,7 +160,7 @@ impl CephBackend {
             self.write_acls(object, acls, user)?;
         }
         // chown took the set-id bits away.
-        let lost = gives && set.mode.is_some_and(|mode| mode & SET_ID != 0);
+        let lost = gives && gives_set_id(set);
         // A mode beside a list changes the list (RFC 8881 section 6.4.1.3).
         let set_mode = set_mode || set.acls.is_some();
         if let Some(mode) = set.mode.filter(|_| set_mode || lost) {
@@ -178,6 +180,11 @@ impl CephBackend {
             _ => Ok(0),
         }
     }
+}
+
+/// Whether the mode has set-id bits, which some calls do not take or take away.
+fn gives_set_id(set: &SetAttributes) -> bool {
+    set.mode.is_some_and(|mode| mode & SET_ID != 0)
 }
 
 /// Returns a special object, and its mode.

@@ -93,15 +93,17 @@ impl LocalBackend {
         set: &SetAttributes,
         nameless: bool,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
-        if let Some(size) = set.size {
-            if size > OFFSET_MAX {
-                return Err(VfsError::Fbig);
-            }
+        // ftruncate(2) takes the set-id bits away, and clients give the size 0 with O_TRUNC.
+        let size = set.size.unwrap_or(0);
+        if size > OFFSET_MAX {
+            return Err(VfsError::Fbig);
+        }
+        if size > 0 {
             rustix::fs::ftruncate(&fd, size).map_err(vfs_error)?;
         }
         let path = self.reopen(&fd, OFlags::PATH).map_err(vfs_error)?;
         let object = self.adopt_new_file(path)?;
-        self.finish(caller, &object, set, false)?;
+        self.finish(caller, &object, set, size > 0 && gives_set_id(set))?;
         if nameless {
             let linked =
                 linkat(&self.proc, DecInt::from_fd(&fd), parent, name.as_c_str(), AtFlags::SYMLINK_FOLLOW);
@@ -201,7 +203,7 @@ impl LocalBackend {
         object: &CachedObject,
         set: &SetAttributes,
     ) -> VfsResult<ObjectHandle> {
-        let set_id = *new == NewObject::Directory && set.mode.is_some_and(|mode| mode & SET_ID != 0);
+        let set_id = *new == NewObject::Directory && gives_set_id(set);
         let symlink = matches!(new, NewObject::Symlink(_));
         let set = SetAttributes { size: None, mode: set.mode.filter(|_| !symlink), ..set.clone() };
         self.finish(caller, object, &set, set_id)?;
@@ -222,8 +224,9 @@ impl LocalBackend {
         if gives {
             self.set_owner(object, set)?;
         }
-        // chown took the set-id bits away.
-        let lost = gives && set.mode.is_some_and(|mode| mode & SET_ID != 0);
+        // chown took the set-id bits away, and the server's root has no CAP_FSETID for a group of
+        // others.
+        let lost = (gives || caller.uid == 0) && gives_set_id(set);
         // A mode beside a list changes the list (RFC 8881 section 6.4.1.3).
         let mode = set.mode.filter(|_| set_mode || lost || set.acls.is_some());
         self.set_permissions(caller, object, set.acls.as_ref(), mode)?;
@@ -271,6 +274,11 @@ impl LocalBackend {
 /// clients give none.
 fn is_exclusive(set: &SetAttributes) -> bool {
     set.atime.is_some() && set.mtime.is_some() && set.uid.is_none() && set.gid.is_none()
+}
+
+/// Whether the mode has set-id bits, which some system calls do not take or take away.
+fn gives_set_id(set: &SetAttributes) -> bool {
+    set.mode.is_some_and(|mode| mode & SET_ID != 0)
 }
 
 /// Returns the type of the object to create.

@@ -166,6 +166,17 @@ pub fn set_id_bits_are_cleared_by_a_write(t: &Fixture) {
     }
 }
 
+/// creat(2) gives a size beside the mode (RFC 8881 section 18.16.3).
+pub fn a_new_file_with_a_size_keeps_its_set_id_bits(t: &Fixture) {
+    for (name, size) in [("empty", 0), ("grown", 3)] {
+        let set = SetAttributes { size: Some(size), ..mode(0o6755) };
+        let (object, _) =
+            t.backend.create_file(&t.owner, &t.root(), name.as_bytes(), super::WRITE, &set).unwrap();
+        let Attributes { mode, size: after, .. } = t.attributes(&object);
+        assert_eq!((mode, after), (0o6755, size));
+    }
+}
+
 /// By the owner and by root alike.
 pub fn set_id_bits_are_cleared_by_chown(t: &Fixture) {
     let (object, _) = t.file(&t.root(), "program");

@@ -201,6 +201,23 @@ pub fn a_setgid_directory_gives_its_group(t: &Fixture) {
     }
 }
 
+/// As chmod does.
+pub fn the_superuser_makes_set_group_id_files_of_any_group(t: &Fixture) {
+    if t.tells_callers_apart() {
+        let directory = playground(t);
+        t.set(&directory, &owner(None, Some(STAFF))).unwrap();
+        t.set(&directory, &mode(0o2777)).unwrap();
+        let root = Caller::root();
+        let (file, _) = t.file_of(&root, &directory, "file", 0o2755);
+        let fifo = t.backend.create(&root, &directory, b"fifo", NewObject::Fifo, &mode(0o2755)).unwrap();
+        let (others, _) = t.file_of(&user(ALICE), &directory, "others", 0o2755);
+        for (object, mode) in [(file, 0o2755), (fifo, 0o2755), (others, 0o755)] {
+            let attributes = t.attributes(&object);
+            assert_eq!((attributes.gid, attributes.mode), (STAFF, mode));
+        }
+    }
+}
+
 /// User and primary group.
 pub fn new_objects_belong_to_the_caller(t: &Fixture) {
     if t.tells_callers_apart() {
