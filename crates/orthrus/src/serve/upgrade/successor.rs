@@ -107,7 +107,7 @@ impl Predecessor {
         let (Order::Take(taken), image) = self.order()? else { bail!("the image is missing") };
         let count = (taken.sockets as usize).saturating_add(taken.objects as usize);
         let image = image.into_iter().next().context("the image is missing")?;
-        // Descriptors arrive while the image is read, so that neither waits for the other.
+        // Descriptors arrive while the image is read, which stays on the thread with the memory.
         let (image, mut sockets) = thread::scope(|scope| {
             let receiver = thread::Builder::new().name("descriptors".into());
             let receiver = receiver.spawn_scoped(scope, || self.descriptors(count))?;
@@ -185,6 +185,11 @@ impl Inherited {
     /// Returns whether the service manager passed the listening socket.
     pub(in crate::serve) fn is_passed(&self) -> bool {
         self.hello.passed == Some(true)
+    }
+
+    /// Returns the bytes of memory that restoring the state will take, about.
+    pub(in crate::serve) fn memory(&self) -> usize {
+        self.hello.memory.and_then(|memory| memory.try_into().ok()).unwrap_or(0)
     }
 
     /// Returns the addresses at which the old process listens: NFS, metrics and the web page.
