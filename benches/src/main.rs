@@ -32,6 +32,7 @@ mod slapd;
 mod slow_disk;
 mod test_bed;
 mod trees;
+mod upgrades;
 
 use anyhow::Context;
 use clap::Parser;
@@ -101,6 +102,9 @@ enum Command {
     /// One and two gateways over CephFS of a one-node cluster: processor time of an operation and
     /// of a gigabyte, four flavors (about 3 minutes).
     Cluster(gateways::GatewayArguments),
+    /// The pause of an upgrade and its processor time, with 1,000 to 100,000 opens, locked ranges
+    /// and clients, as far as this machine's descriptors allow (about three minutes).
+    Upgrades(upgrades::UpgradesArguments),
     /// The published evaluations by `orthrus bench`, of this server and NFS-Ganesha; writes the
     /// tables of docs/results (about half an hour, Ganesha as root).
     Evaluations(evaluations::Arguments),
@@ -180,6 +184,9 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Ceph(ceph) => ("ceph", &ceph.output, Box::new(|to, stop| ceph::run(ceph, to, stop))),
         Command::Cluster(cluster) => {
             ("cluster", &cluster.output, Box::new(|to, stop| gateways::run(cluster, to, stop)))
+        }
+        Command::Upgrades(upgrades) => {
+            ("upgrades", &upgrades.output, Box::new(|to, stop| upgrades::run(upgrades, to, stop)))
         }
         // The program itself writes their reports.
         Command::Evaluations(arguments) => return evaluations::run(arguments, &stop),

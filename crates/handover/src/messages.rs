@@ -42,6 +42,9 @@ pub struct Hello {
     /// The size of its table of descriptors, which the new process will need as well.
     #[n(9)]
     pub descriptor_table: Option<u32>,
+    /// The bytes of memory that restoring its state will take, about.
+    #[n(10)]
+    pub memory: Option<u64>,
 }
 
 /// A further message from the old process.

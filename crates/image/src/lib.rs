@@ -61,6 +61,17 @@ pub fn encode<T: Encode<()>>(image: &T) -> Zeroizing<Vec<u8>> {
     bytes
 }
 
+/// Encodes a small image without secrets.
+pub fn encode_public<T: Encode<()>>(image: &T) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(SMALL_SIZE);
+    let encoded = minicbor::encode(image, &mut bytes);
+    debug_assert!(encoded.is_ok(), "memory takes every byte");
+    bytes
+}
+
+/// Bytes of most small images at most.
+const SMALL_SIZE: usize = 32;
+
 /// Bytes of an image that are written at once.
 const PIECE_SIZE: usize = 1 << 18;
 

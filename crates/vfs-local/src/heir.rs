@@ -136,19 +136,19 @@ pub(crate) fn file_out(file: &dyn OpenFile, fds: &mut OutboundFds) -> Option<Vec
     let LocalFile { fd, writer, ino, changes: _, kind, seeker: _, _counted: _ } = own(file.as_any())?;
     let writer = writer.as_ref().map(|caller| (caller.uid, caller.gid, caller.groups.to_vec()));
     let fd = fds.add(Arc::clone(fd) as _);
-    Some(image::encode(&OpenFileImage { fd, writer, ino: *ino, kind: (*kind).into() }).to_vec())
+    Some(image::encode_public(&OpenFileImage { fd, writer, ino: *ino, kind: (*kind).into() }))
 }
 
 pub(crate) fn lease_out(lease: &dyn Lease, fds: &mut OutboundFds) -> Option<Vec<u8>> {
     let lease: &LocalLease = own(lease.as_any())?;
-    Some(image::encode(&lease.image(fds)?).to_vec())
+    Some(image::encode_public(&lease.image(fds)?))
 }
 
 pub(crate) fn locks_out(locks: &dyn RangeLocks, fds: &mut OutboundFds) -> Option<Vec<u8>> {
     let SharedDescription { fd, reads, writes, held } = own(locks.as_any())?;
     let fd = fds.add(Arc::clone(fd) as _);
     let held = held.as_ref().map(ForeignLocks::image);
-    Some(image::encode(&LocksImage { fd, reads: *reads, writes: *writes, held }).to_vec())
+    Some(image::encode_public(&LocksImage { fd, reads: *reads, writes: *writes, held }))
 }
 
 impl LocalBackend {

@@ -45,7 +45,7 @@ use kerberos::Keys;
 pub(crate) use kerberos::accepts_host;
 use listening::OpenedSockets;
 pub(crate) use preflight::{Preflight, check};
-use process::EndsFirst;
+use process::{EndsFirst, ReadyMemory};
 use server::engine::{Delegations, NfsConfig, Start};
 use server::tenants::LimitedTenants;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -134,14 +134,20 @@ fn take_over(
     // this one serves.
     let ends_first = EndsFirst::offer();
     let (opened, process) = opened::OpenedServer::open(settings, process, Some(&inherited))?;
+    // Before the standstill, in which clients would wait for it.
+    let memory = ReadyMemory::of(inherited.memory());
+    let before = process::thread_time();
     let estate = predecessor.prepared()?;
     let server = opened.inherit(estate, inherited)?;
+    let spent = process::thread_time().saturating_sub(before);
     predecessor.restored()?;
     predecessor.serving()?;
     if let Some(ends_first) = ends_first {
         ends_first.withdraw();
     }
     server.begin();
+    tracing::info!("restoring the state took {:.1} ms of processor time", spent.as_secs_f64() * 1000.0);
+    drop(memory);
     Ok((server, process))
 }
 

@@ -8,7 +8,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vfs_local::{Prepared, ServesAs};
 
 /// Checks that the process does not act as root for its callers.
@@ -66,6 +66,12 @@ pub(super) fn processor_time() -> Option<Duration> {
     u64::try_from(time.num_nanoseconds()).ok().map(Duration::from_nanos)
 }
 
+/// Returns the processor time of this thread.
+pub(super) fn thread_time() -> Duration {
+    let time = ClockId::CLOCK_THREAD_CPUTIME_ID.now().map(|time| time.num_nanoseconds());
+    Duration::from_nanos(time.ok().and_then(|time| time.try_into().ok()).unwrap_or(0))
+}
+
 /// The second number of /proc/self/statm, proc(5), in pages.
 pub(super) fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
@@ -86,6 +92,32 @@ pub(super) fn grow_descriptor_table(size: u32) {
     let highest = i32::try_from(size).unwrap_or(i32::MAX).saturating_sub(1);
     // Beyond the limit there is no such number, and the table grows when it must.
     let _ = fcntl_dupfd_cloexec(std::io::stdin(), highest);
+}
+
+/// Bytes of a block that the allocator does not map for itself alone.
+const BLOCK_SIZE: usize = 64 << 10;
+/// How long a process may take to get its memory ready for an upgrade.
+const READY_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Memory that the allocator has from the kernel, for what this thread will need.
+#[must_use = "the allocator may give the memory back when this is dropped"]
+pub(super) struct ReadyMemory {
+    /// The allocator gives back memory behind which nothing is in use.
+    _last: Option<Vec<u8>>,
+}
+
+impl ReadyMemory {
+    /// Gets about so many bytes, or fewer if it takes long. The kernel clears each page now, and
+    /// not when it is used.
+    pub(super) fn of(bytes: usize) -> Self {
+        let until = Instant::now() + READY_TIME_MAX;
+        let blocks = (0..bytes / BLOCK_SIZE).take_while(|_| Instant::now() < until);
+        let mut blocks: Vec<Vec<u8>> = blocks.map(|_| vec![1; BLOCK_SIZE]).collect();
+        let _last = blocks.pop();
+        // Nothing reads the blocks, so the compiler could leave them out.
+        drop(std::hint::black_box(blocks));
+        Self { _last }
+    }
 }
 
 /// Returns the processor time of the threads that live now, by the kind of thread: its name without
@@ -125,6 +157,21 @@ mod tests {
             assert_eq!(kind_of_thread(name), kind);
         }
         assert!(!thread_times().is_empty());
+    }
+
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn memory_that_is_ready_needs_the_kernel_no_more() {
+        use nix::sys::resource::{UsageWho, getrusage};
+        let faults = || getrusage(UsageWho::RUSAGE_THREAD).unwrap().minor_page_faults();
+        let memory = ReadyMemory::of(16 << 20);
+        let before = faults();
+        let small: Vec<Box<[u8; 1000]>> = (0..8000).map(|_| Box::new([1; 1000])).collect();
+        let large = vec![1_u8; 4 << 20];
+        std::hint::black_box((small, large));
+        let faults = faults() - before;
+        drop(memory);
+        assert!(faults < 300, "{faults} page faults for 3,000 pages");
     }
 
     #[test]

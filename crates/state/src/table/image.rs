@@ -52,7 +52,7 @@ impl<T> TableImage<T> {
 impl<T> Table<T> {
     /// Makes an image of the table, with images of its entries.
     pub(crate) fn image<R>(&self, mut of: impl FnMut(SlabKey, &T) -> R) -> TableImage<R> {
-        let (mut taken, mut free) = (Vec::new(), Vec::new());
+        let (mut taken, mut free) = (Vec::with_capacity(self.len()), Vec::new());
         let Self { stripes } = self;
         for (number, stripe) in stripes.iter().enumerate() {
             let slab = stripe.read();

@@ -6,7 +6,9 @@ use anyhow::{Context, bail};
 use handover::{HandoverChannel, HandoverImage, Hello, Order, SuccessorAnswer, read_image};
 use rustix::fd::{AsFd, OwnedFd};
 use std::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long the old process may take for its first message.
@@ -104,6 +106,21 @@ impl Predecessor {
         self.say(&SuccessorAnswer::Prepared(env!("CARGO_PKG_VERSION").to_owned()))?;
         let (Order::Take(taken), image) = self.order()? else { bail!("the image is missing") };
         let count = (taken.sockets as usize).saturating_add(taken.objects as usize);
+        let image = image.into_iter().next().context("the image is missing")?;
+        // Descriptors arrive while the image is read, which stays on the thread with the memory.
+        let (image, mut sockets) = thread::scope(|scope| {
+            let receiver = thread::Builder::new().name("descriptors".into());
+            let receiver = receiver.spawn_scoped(scope, || self.descriptors(count))?;
+            let image = read_image(image);
+            let fds = receiver.join().unwrap_or_else(|panic| resume_unwind(panic));
+            anyhow::Ok((image?, fds?))
+        })?;
+        let objects = sockets.split_off((taken.sockets as usize).min(sockets.len()));
+        Ok(Estate { image, sockets, objects })
+    }
+
+    /// Receives so many descriptors.
+    fn descriptors(&self, count: usize) -> anyhow::Result<Vec<OwnedFd>> {
         let mut fds = Vec::new();
         while fds.len() < count {
             let (Order::Descriptors, mut some) = self.order()? else { bail!("descriptors are missing") };
@@ -112,10 +129,7 @@ impl Predecessor {
             }
             fds.append(&mut some);
         }
-        let image = image.into_iter().next().context("the image is missing")?;
-        let image = read_image(image)?;
-        let objects = fds.split_off((taken.sockets as usize).min(fds.len()));
-        Ok(Estate { image, sockets: fds, objects })
+        Ok(fds)
     }
 
     /// Says that everything is restored, and waits for the order to serve.
@@ -147,7 +161,7 @@ impl Predecessor {
             let _ = self.channel.receive::<Order>(Instant::now() + LEAVE_TIME_MAX);
             left();
         };
-        let spawned = std::thread::Builder::new().name("leave".into()).spawn(wait);
+        let spawned = thread::Builder::new().name("leave".into()).spawn(wait);
         if let Err(error) = spawned {
             tracing::warn!("the service manager does not learn that this process is ready: {error}");
         }
@@ -171,6 +185,11 @@ impl Inherited {
     /// Returns whether the service manager passed the listening socket.
     pub(in crate::serve) fn is_passed(&self) -> bool {
         self.hello.passed == Some(true)
+    }
+
+    /// Returns the bytes of memory that restoring the state will take, about.
+    pub(in crate::serve) fn memory(&self) -> usize {
+        self.hello.memory.and_then(|memory| memory.try_into().ok()).unwrap_or(0)
     }
 
     /// Returns the addresses at which the old process listens: NFS, metrics and the web page.

@@ -3,6 +3,7 @@
 use super::{ObjectsIn, ObjectsOut};
 use crate::engine::FileKey;
 use image::{ImageError, SharedBytes};
+use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use vfs::{Broken, ExportTable, Heir, InboundFds, Lease, OpenFile, OutboundFds, R
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ObjectsImage {
     #[n(0)]
-    objects: Vec<SharedBytes>,
+    objects: Vec<ByteVec>,
     #[n(1)]
     memories: Vec<(u32, SharedBytes)>,
 }
@@ -22,7 +23,7 @@ pub struct OutboundObjects<'a> {
     exports: &'a ExportTable,
     orphans: &'a dyn Heir,
     fds: OutboundFds,
-    objects: Vec<SharedBytes>,
+    objects: Vec<ByteVec>,
     numbers: HashMap<*const (), u32>,
     lost: bool,
 }
@@ -48,7 +49,7 @@ impl<'a> OutboundObjects<'a> {
             let heir = export.map_or(Some(self.orphans), |export| export.backend.heir());
             let image = heir.and_then(|heir| out(heir, &mut self.fds));
             self.lost |= image.is_none();
-            self.objects.push(SharedBytes::from(image.as_deref().unwrap_or_default()));
+            self.objects.push(image.unwrap_or_default().into());
         }
         number
     }
@@ -89,7 +90,7 @@ pub struct InboundObjects<'a> {
     exports: &'a ExportTable,
     orphans: &'a dyn Heir,
     fds: InboundFds,
-    objects: Vec<SharedBytes>,
+    objects: Vec<ByteVec>,
     /// The files that were made, by number.
     files: Vec<Option<Arc<dyn OpenFile>>>,
     locks: HashMap<u32, Arc<dyn RangeLocks>>,
@@ -126,7 +127,7 @@ impl<'a> InboundObjects<'a> {
         let wrong = || ImageError::Inconsistent("an open file");
         let heir = self.exports.by_id(key.export).and_then(|export| export.backend.heir());
         let image = self.objects.get(number as usize).ok_or_else(wrong)?;
-        make(heir.unwrap_or(self.orphans), &image.0, &mut self.fds).map_err(|_| wrong())
+        make(heir.unwrap_or(self.orphans), image, &mut self.fds).map_err(|_| wrong())
     }
 }
 
