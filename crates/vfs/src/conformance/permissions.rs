@@ -201,7 +201,7 @@ pub fn a_setgid_directory_gives_its_group(t: &Fixture) {
     }
 }
 
-/// As chmod does.
+/// chmod(2) of the superuser keeps the bit, too.
 pub fn the_superuser_makes_set_group_id_files_of_any_group(t: &Fixture) {
     if t.tells_callers_apart() {
         let directory = playground(t);
