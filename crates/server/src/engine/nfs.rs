@@ -15,7 +15,7 @@ use super::{
     SysGroups,
 };
 use crate::callback::CallbackQueue;
-use crate::metrics::Outcomes;
+use crate::metrics::{Outcomes, errno};
 use crate::security::Security;
 use crate::tenants::LimitedTenants;
 use identity::Mapper;
@@ -283,7 +283,7 @@ impl Nfs {
         match cause {
             Cause::Decode(error) => self.outcomes.note_undecodable(opnum.name(), error),
             Cause::Backend(error) => {
-                let Some(errno) = failure_errno(error) else { return };
+                let Some(errno) = errno::of_failure(error) else { return };
                 let export = match fh {
                     Some(Fh::Object(object)) => &*object.export.pseudo_path,
                     Some(Fh::Pseudo(_)) | None => "/",
@@ -377,19 +377,6 @@ impl Nfs {
         security.flavor.hash(&mut hasher);
         hasher.write(&security.sender.0);
         hasher.finish()
-    }
-}
-
-/// Returns the errno of a file system that failed, is full or is read-only; `None` for refusals
-/// that a sound file system gives.
-fn failure_errno(error: VfsError) -> Option<i32> {
-    match error {
-        VfsError::Io => Some(5),
-        VfsError::Nospc => Some(28),
-        VfsError::Rofs => Some(30),
-        VfsError::Dquot => Some(122),
-        VfsError::Os(errno) => Some(errno),
-        _ => None,
     }
 }
 

@@ -5,6 +5,7 @@
 //! a tick.
 
 mod counters;
+pub(crate) mod errno;
 mod lags;
 mod outcomes;
 mod places;

@@ -1,6 +1,7 @@
 //! Counts of failed operations by status, and of errors of file systems by errno.
 
 use super::ServedRequests;
+use super::errno;
 use super::places::{EXPORT_COUNTERS_MAX, ExportPlaces};
 use crate::log_limit::LogLimit;
 use nfs4::{NfsOpnum4, Nfsstat4};
@@ -117,7 +118,7 @@ impl Outcomes {
         drop(errors);
         if let Some(suppressed) = self.log.permit(now) {
             let error = std::io::Error::from_raw_os_error(errno);
-            let remedy = remedy(errno);
+            let remedy = errno::remedy(errno);
             tracing::error!(
                 operation = name,
                 export,
@@ -158,16 +159,6 @@ impl Outcomes {
     pub fn errors(&self) -> Vec<(&'static str, i32, u64)> {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         errors.iter().map(|((operation, errno), count)| (*operation, *errno, *count)).collect()
-    }
-}
-
-/// Returns the remedy for an error of a file system.
-fn remedy(errno: i32) -> &'static str {
-    match errno {
-        28 => "free space or inodes, which df and df -i show",
-        30 => "mount it for writing, or set `read_only`; dmesg says whether an error made it read-only",
-        122 => "raise the quota of the user, or have files removed",
-        _ => "dmesg on the server says more",
     }
 }
 
