@@ -113,9 +113,16 @@ fn parse_enctype(text: &str) -> Result<RealmEnctype, String> {
     found.ok_or_else(|| "allowed are 17, 18, 19 and 20".to_owned())
 }
 
+/// The servers that a run starts itself.
+struct OwnServers {
+    // Ended before the folder goes, in which they have their states.
+    enctypes: EnctypeServers,
+    folder: FolderServer,
+}
+
 /// Where the sides come from.
 enum Variants {
-    Own(Box<(FolderServer, EnctypeServers)>),
+    Own(Box<OwnServers>),
     Remote(BenchTarget),
     Mounted(Mounts, ServerProbe),
 }
@@ -140,7 +147,7 @@ impl Arguments {
         let title = "What Kerberos costs a cluster: copies by NFSv4 and by SCP";
         let mut record = Record::begin(LANL, title, self.settings(&scope));
         record.target = match &variants {
-            Variants::Own(own) => own.0.label(),
+            Variants::Own(own) => own.folder.label(),
             Variants::Remote(target) => target.label.clone(),
             Variants::Mounted(..) => self.mount.label(),
         };
@@ -173,16 +180,16 @@ impl Arguments {
             );
             return Ok(Variants::Remote(target));
         }
-        let server = FolderServer::start(self.target.folder(), link)?;
+        let folder = FolderServer::start(self.target.folder(), link)?;
         let wanted = self.parts.is_empty() || self.parts.contains(&Part::Enctypes);
-        let enctypes = if wanted && server.has_realm() { self.enctypes.as_slice() } else { &[] };
-        let enctypes = EnctypeServers::start(enctypes, &server, link)?;
-        Ok(Variants::Own(Box::new((server, enctypes))))
+        let enctypes = if wanted && folder.has_realm() { self.enctypes.as_slice() } else { &[] };
+        let enctypes = EnctypeServers::start(enctypes, &folder, link)?;
+        Ok(Variants::Own(Box::new(OwnServers { enctypes, folder })))
     }
 
     fn scope(&self, variants: &Variants) -> LanlScope {
         let (readers, enctypes, client) = match variants {
-            Variants::Own(own) => (self.names(), own.1.variants(), false),
+            Variants::Own(own) => (self.names(), own.enctypes.variants(), false),
             Variants::Remote(_) => (self.names(), Vec::new(), false),
             Variants::Mounted(mounts, _) => (mounts.variants(), Vec::new(), true),
         };
@@ -245,7 +252,7 @@ impl Arguments {
         }
         let folder = match (&self.scp_folder, variants) {
             (Some(folder), _) => folder.clone(),
-            (None, Variants::Own(own)) => own.0.beside(),
+            (None, Variants::Own(own)) => own.folder.beside(),
             _ => return None,
         };
         Some(OverSsh::Here(folder, self.with))
@@ -308,11 +315,11 @@ impl Variants {
         }
         match self {
             Self::Own(own) => {
-                let (server, enctypes) = own.as_ref();
+                let OwnServers { enctypes, folder } = own.as_ref();
                 match enctypes.target(variant) {
-                    Some(target) => native(target, Flavor::Krb5p, variant, Some(server.exported())),
+                    Some(target) => native(target, Flavor::Krb5p, variant, Some(folder.exported())),
                     None => {
-                        native(server.target(variant)?, flavor(variant)?, variant, Some(server.exported()))
+                        native(folder.target(variant)?, flavor(variant)?, variant, Some(folder.exported()))
                     }
                 }
             }
