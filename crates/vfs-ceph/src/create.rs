@@ -17,6 +17,8 @@ const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 /// Bits that mkdir(2) does not take.
 const SET_ID: u32 = 0o6000;
+/// The bits with which a program runs with the group of its file.
+const RUNS_AS_GROUP: u32 = libc::S_ISGID | libc::S_IXGRP;
 
 impl CephBackend {
     /// Checks the name of a new entry.
@@ -37,7 +39,7 @@ impl CephBackend {
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
         let parent = self.resolve_to_change(directory)?;
         let name = self.new_name(name)?;
-        let set = &self.masked(&parent, set);
+        let set = &self.without_foreign_set_gid(caller, &parent, self.masked(&parent, set))?;
         let user = self.credentials(caller)?;
         let mode = set.mode.unwrap_or(FILE_MODE) & 0o7777;
         let made = parent.inode.create_file(name.as_c_str(), mode, &user);
@@ -85,7 +87,10 @@ impl CephBackend {
         let parent = self.resolve_to_change(directory)?;
         let name = self.new_name(name)?;
         new.check()?;
-        let set = &self.masked(&parent, set);
+        let set = match *new {
+            NewObject::Directory => &self.masked(&parent, set),
+            _ => &self.without_foreign_set_gid(caller, &parent, self.masked(&parent, set))?,
+        };
         let user = self.credentials(caller)?;
         let target;
         let (object, mode) = match *new {
@@ -130,6 +135,24 @@ impl CephBackend {
     fn masked(&self, parent: &CephObject, set: &SetAttributes) -> SetAttributes {
         let umask = set.umask.filter(|umask| *umask != 0 && !self.has_default_acl(parent)).unwrap_or(0);
         SetAttributes { mode: set.mode.map(|mode| mode & !umask), umask: None, ..set.clone() }
+    }
+
+    /// Takes the set-group-ID bit from the mode of a new file that gets a group of others from its
+    /// directory. The kernel does so for its file systems, and the library does not.
+    fn without_foreign_set_gid(
+        &self,
+        caller: &Caller,
+        parent: &CephObject,
+        set: SetAttributes,
+    ) -> VfsResult<SetAttributes> {
+        let runs_as_group = set.mode.is_some_and(|mode| mode & RUNS_AS_GROUP == RUNS_AS_GROUP);
+        if caller.uid == 0 || !runs_as_group {
+            return Ok(set);
+        }
+        let parent = self.stat(parent)?;
+        let is_foreign = parent.mode & libc::S_ISGID != 0 && !caller.is_member(parent.gid);
+        let mode = set.mode.map(|mode| if is_foreign { mode & !libc::S_ISGID } else { mode });
+        Ok(SetAttributes { mode, ..set })
     }
 
     fn finish_node(
