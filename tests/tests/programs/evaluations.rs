@@ -107,15 +107,11 @@ fn check_whole(prefix: &Path, ended: &Ended) -> Value {
     let found = check(prefix);
     assert_eq!((&found["complete"], &found["stopped_by"]), (&Value::Bool(true), &Value::Null));
     let repetitions = found["settings"]["repetitions"].as_u64().expect("a number") as usize;
-    let mut warm_ups = 0;
     for case in found["cases"].as_array().expect("a list") {
         let samples = case["samples"].as_array().expect("a list");
         let counted = samples.iter().filter(|sample| sample["warm_up"] != true).count();
-        assert_eq!(counted, repetitions, "{case}");
-        warm_ups += samples.len() - counted;
+        assert!(counted == repetitions && samples.len() > counted, "{case}");
     }
-    // A warm-up of few milliseconds can end before its first request on a busy machine.
-    assert!(warm_ups > 0, "{found}");
     found
 }
 

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How long a case runs at most before it counts: caches, slots and the processor's clock settle.
 const WARM_UP_MAX: Duration = Duration::from_millis(500);
+/// How often a warm-up is made until one of its operations finishes.
+const WARM_UP_ATTEMPTS: u32 = 10;
 
 /// Cases of a variant that may fail one after the other before the variant is left out for the rest
 /// of the run: one more than a sweep from pure read to pure write has steps, so that another kind
@@ -343,6 +345,19 @@ impl Schedule<'_, '_> {
         Ok(found.map_or(String::new(), Silence::words))
     }
 
+    /// Measures once. A short warm-up in which no operation finished has warmed nothing up, so it
+    /// is made again.
+    fn take_turn(&mut self, case: &Case, turn: &CaseTurn<'_>) -> Result<Option<Sample>> {
+        let attempts = if turn.warm_up { WARM_UP_ATTEMPTS } else { 1 };
+        for _ in 1..attempts {
+            let sample = self.driver.measure(case, turn)?;
+            if sample.is_some() || self.stopped() {
+                return Ok(sample);
+            }
+        }
+        self.driver.measure(case, turn)
+    }
+
     fn measure(&mut self, case: &Case, repetition: Option<u32>, left: usize) -> Result<()> {
         if self.stopped() || self.is_out(case) {
             return Ok(());
@@ -354,7 +369,7 @@ impl Schedule<'_, '_> {
             warm_up: repetition.is_none(),
             stop: self.watch.stop,
         };
-        let sample = match self.driver.measure(case, &turn) {
+        let sample = match self.take_turn(case, &turn) {
             Ok(sample) => sample,
             // An error after an interruption is not a failure.
             Err(_) if self.stopped() => return Ok(()),

@@ -43,6 +43,8 @@ struct FakeDriver {
     refuses: Option<&'static str>,
     /// From this question on the server is gone.
     breaks_at: Option<usize>,
+    /// The first questions, in which no operation finishes.
+    idle_until: usize,
     /// Cases that get no answer.
     fails: Vec<(&'static str, &'static str)>,
     /// A variant, and the depth above which its server does not answer.
@@ -72,6 +74,9 @@ impl CaseDriver for FakeDriver {
         self.asked.push(format!("{}{mark}", case.variant));
         if self.breaks_at == Some(self.asked.len()) {
             bail!("connection lost");
+        }
+        if self.asked.len() <= self.idle_until {
+            return Ok(None);
         }
         if self.fails.contains(&(case.group.as_str(), case.variant.as_str())) && !turn.warm_up {
             bail!("client 1 of 2: no answer in 20 s");
@@ -155,6 +160,14 @@ fn repetitions_are_interleaved_each_variant_first_in_turn_after_a_warm_up_that_i
     assert!((against.ratio.median - 0.5).abs() < 0.01, "{against:?}");
     assert!((against.added_us.unwrap().median - 100.0).abs() < 1.0, "{against:?}");
     assert_eq!(record.variant("two", "sys").unwrap().figures.as_ref().unwrap().against, None);
+}
+
+#[test]
+fn a_warm_up_in_which_nothing_finished_is_made_again() {
+    let (mut driver, mut record) = (FakeDriver { idle_until: 2, ..FakeDriver::default() }, new_record());
+    measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
+    assert_eq!(driver.asked[..4], ["sys*", "sys*", "sys*", "krb5*"]);
+    assert!(record.complete && record.cases.iter().all(|one| one.samples.len() == 4));
 }
 
 #[test]
