@@ -150,33 +150,15 @@ fn static_source(table: &StaticTable) -> StaticSource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{self, Write};
-    use std::sync::Arc;
-
-    /// A log that the test reads.
-    #[derive(Clone, Default)]
-    struct WrittenLog(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for WrittenLog {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("no panic").write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::serve::written_log::WrittenLog;
 
     #[test]
     fn a_source_that_fails_has_a_line_with_the_cause_although_earlier_answers_stand_in() {
         let log = WrittenLog::default();
-        let writer = log.clone();
-        let subscriber =
-            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
         let source = AsServer::new("1 ldap".to_owned(), StaticSource::default());
         let error = SourceError { what: "alice".to_owned(), why: "certificate expired".to_owned() };
         let began = Instant::now();
-        tracing::subscriber::with_default(subscriber, || {
+        tracing::subscriber::with_default(log.subscriber(), || {
             for second in [0, 1, 59] {
                 source.note(Some(&error), began + Duration::from_secs(second));
             }
@@ -184,7 +166,7 @@ mod tests {
             source.note(None, began + Duration::from_secs(60));
             source.note(Some(&error), began + Duration::from_secs(61));
         });
-        let log = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
+        let log = log.text();
         let lines: Vec<_> = log.lines().collect();
         assert_eq!(lines.len(), 3, "{log}");
         assert!(

@@ -32,6 +32,8 @@ mod storage;
 mod store;
 mod upgrade;
 mod web;
+#[cfg(test)]
+mod written_log;
 
 use crate::api::IdReport;
 use crate::config::{ExportSettings, IdentitySettings, Limits, Settings, Storage};

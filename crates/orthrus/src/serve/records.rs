@@ -121,23 +121,8 @@ impl ClientRecords for Records {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::written_log::WrittenLog;
     use server::engine::journal_line;
-    use std::io::{self, Write};
-    use std::sync::Mutex;
-
-    /// A log that the test reads.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("no panic").write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     #[test]
     fn records_that_failed_are_written_without_another_change() {
@@ -196,11 +181,9 @@ mod tests {
             Store::inherit(folder.path(), former.lock().expect("a lock"), lease).expect("a store").0;
         let store = Arc::new(inherited);
         let records = Records::new(Arc::clone(&store));
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-        let text = || String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
-        tracing::subscriber::with_default(subscriber, || {
+        let log = WrittenLog::default();
+        let text = || log.text();
+        tracing::subscriber::with_default(log.subscriber(), || {
             records.repair();
             assert!(!store.is_incomplete() && text().is_empty(), "{}", text());
             store.break_journal();
@@ -212,18 +195,15 @@ mod tests {
 
     #[test]
     fn clients_that_cannot_be_recorded_cause_one_log_line_a_second() {
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber =
-            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let log = WrittenLog::default();
         let errors = Errors::new();
-        tracing::subscriber::with_default(subscriber, || {
+        tracing::subscriber::with_default(log.subscriber(), || {
             for at in [0, 1, 500, 999, 1000] {
                 errors.note_at(Duration::from_millis(at), "not recorded", Err::<(), _>("disk full"));
                 errors.note_at(Duration::from_millis(at), "recorded", Ok::<(), &str>(()));
             }
         });
-        let log = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
+        let log = log.text();
         assert_eq!(log.lines().count(), 2, "{log}");
         assert!(log.lines().all(|line| line.contains("not recorded: disk full; after a restart")), "{log}");
         assert!(log.contains("suppressed=3"), "{log}");
