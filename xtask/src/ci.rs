@@ -2,7 +2,7 @@
 
 use crate::generated_page::PageTask;
 use crate::outcome::CiOutcome;
-use crate::{exposure, fuzz, licences, protocol, tests, tidy};
+use crate::{exposure, fuzz, licences, limits, protocol, tests, tidy};
 use anyhow::bail;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ const STEPS: &[CiStep] = &[
     CiStep { name: "format", what: "rustfmt finds nothing to change", run: format },
     CiStep {
         name: "codegen",
-        what: "the generated wire types and the page of what is supported are current",
+        what: "the generated wire types and pages of the documentation are current",
         run: codegen,
     },
     CiStep { name: "tidy", what: "language, names and dependencies follow CONTRIBUTING", run: tidy },
@@ -92,6 +92,7 @@ fn format() -> anyhow::Result<CiOutcome> {
 
 fn codegen() -> anyhow::Result<CiOutcome> {
     steps::cargo(&["run", "--quiet", "--locked", "--package", "xdrgen", "--", "--check"])?;
+    limits::run(PageTask::Check)?;
     protocol::run(PageTask::Check).map(|()| CiOutcome::Passed)
 }
 

@@ -320,7 +320,7 @@ fn sources(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Finds `const NAME_MAX: T = value;` and fields `name_max: T` with their defaults.
 fn scan(text: &str) -> Vec<LimitConstant> {
-    let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let text = without_inline_tests(text);
     let mut limits = Vec::new();
     let mut says: Vec<&str> = Vec::new();
     for line in text.lines() {
@@ -338,6 +338,16 @@ fn scan(text: &str) -> Vec<LimitConstant> {
         }
     }
     limits
+}
+
+/// Cuts the inline test modules off the end of a source; a test module in a file of its own may be
+/// declared above the limits.
+fn without_inline_tests(text: &str) -> &str {
+    let mut marks = text.match_indices("#[cfg(test)]\nmod ");
+    let inline = marks.find(|(at, mark)| {
+        text[at + mark.len()..].lines().next().is_some_and(|declared| declared.ends_with('{'))
+    });
+    inline.map_or(text, |(at, _)| &text[..at])
 }
 
 fn constant(line: &str) -> Option<(String, String)> {
@@ -375,6 +385,13 @@ mod tests {
             scan(text).into_iter().map(|limit| (limit.name, limit.value, limit.says)).collect();
         let expect = [("NAME_MAX", "255", "Bytes of a name."), ("files_max", "1 << 4", "Open at once.")];
         assert_eq!(found, expect.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
+    }
+
+    #[test]
+    fn only_inline_tests_end_a_source() {
+        let text = "#[cfg(test)]\nmod log;\nconst A_MAX: u8 = 1;\n#[cfg(test)]\nmod tests {\n    const B_MAX: u8 = 2;\n}\n";
+        let found: Vec<_> = scan(text).into_iter().map(|limit| limit.name).collect();
+        assert_eq!(found, ["A_MAX"]);
     }
 
     #[test]
