@@ -9,7 +9,8 @@
 //! tenant alone is never put off.
 //!
 //! The overhead of a round, such as the search for connections with work, is divided among these
-//! connections: a flood over many connections pays for them.
+//! connections: a flood over many connections pays for them. Each of them is charged the same
+//! virtual time, so that the overhead does not move the shares of tenants with as many connections.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -176,9 +177,9 @@ impl TenantShares {
         let present = std::mem::take(&mut self.present);
         if self.is_contended() {
             let overhead = now.saturating_duration_since(self.since).saturating_sub(self.charged);
-            let connections = u32::try_from(present.len().max(1)).unwrap_or(u32::MAX);
-            let part = overhead.saturating_mul(OVERHEAD_FACTOR) / connections;
-            present.iter().for_each(|index| self.charge(*index, part));
+            let weights = present.iter().fold(0_u32, |sum, index| sum.saturating_add(self.weight(*index)));
+            let part = overhead.saturating_mul(OVERHEAD_FACTOR * WEIGHT_DEFAULT) / weights.max(1);
+            present.iter().for_each(|index| self.add_used(*index, part));
         }
         self.present = present;
     }
@@ -229,9 +230,12 @@ impl TenantShares {
 
     /// Returns the virtual time of an amount of time for a tenant.
     fn weighted(&self, index: TenantIndex, time: Duration) -> Duration {
+        time.saturating_mul(WEIGHT_DEFAULT) / self.weight(index)
+    }
+
+    fn weight(&self, index: TenantIndex) -> u32 {
         let share = self.shares.get(index.0).and_then(Option::as_ref);
-        let weight = share.map_or(WEIGHT_DEFAULT, |share| share.tenant.weight.max(1));
-        time.saturating_mul(WEIGHT_DEFAULT) / weight
+        share.map_or(WEIGHT_DEFAULT, |share| share.tenant.weight.max(1))
     }
 
     /// Returns the virtual time of a tenant.
@@ -250,9 +254,14 @@ impl TenantShares {
     /// Charges the time of work for a tenant.
     pub(crate) fn charge(&mut self, index: TenantIndex, time: Duration) {
         self.charged = self.charged.saturating_add(time);
-        let time = self.weighted(index, time);
-        let Some(share) = self.share(index) else { return };
-        share.used = share.used.saturating_add(time);
+        self.add_used(index, self.weighted(index, time));
+    }
+
+    /// Adds virtual time to that of a tenant.
+    fn add_used(&mut self, index: TenantIndex, time: Duration) {
+        if let Some(share) = self.share(index) {
+            share.used = share.used.saturating_add(time);
+        }
     }
 }
 
@@ -353,6 +362,26 @@ mod tests {
         shares.present(flood);
         shares.end_round(start + CONTENTION_TIME * 3);
         assert_eq!(both(&shares), [part * 5, STEP + part]);
+    }
+
+    #[test]
+    fn the_overhead_of_rounds_leaves_the_shares_of_weights_as_they_are() {
+        let mut shares = TenantShares::new(Instant::now());
+        let tenants = [(1, 100), (2, 1000)].map(|(id, weight)| shares.join(tenant(id, weight)));
+        let (mut ran, mut now) = ([0_u32; 2], shares.now);
+        while ran.iter().sum::<u32>() < 11_000 {
+            shares.begin_round(now);
+            tenants.iter().for_each(|tenant| shares.present(*tenant));
+            for (tenant, ran) in tenants.iter().zip(&mut ran) {
+                if shares.admits(*tenant) {
+                    shares.charge(*tenant, STEP);
+                    (now, *ran) = (now + STEP, *ran + 1);
+                }
+            }
+            now += STEP / 10;
+            shares.end_round(now);
+        }
+        assert!(ran[0].abs_diff(1000) <= 10, "{ran:?}");
     }
 
     #[test]
