@@ -119,6 +119,8 @@ pub struct LocalBackend {
     /// Whether changes of names and attributes wait for stable storage.
     pub(crate) stable_names: bool,
     pub(crate) features: vfs::Features,
+    /// Size of the largest file in bytes.
+    pub(crate) file_size_max: u64,
     limitations: Vec<Limitation>,
 }
 
@@ -142,7 +144,7 @@ impl LocalBackend {
         let fs_type = rustix::fs::fstatfs(&fd).map_err(failed)?.f_type;
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let eighth = usize::try_from(descriptors.unwrap_or(u64::MAX) / 8).unwrap_or(usize::MAX);
-        let features = features::of(&fd);
+        let (features, file_size_max) = (features::of(&fd), features::file_size_max(&fd));
         let has_mount_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
         let has_ino = sys::handles_have_ino(fs_type) && fs_handle.ino() == Some(stat.stx_ino);
         // Places need the types of objects, which handles do not tell.
@@ -165,6 +167,7 @@ impl LocalBackend {
             foreign,
             stable_names: options.stable_names,
             features,
+            file_size_max,
             limitations,
             mount,
             proc,

@@ -20,7 +20,7 @@ use std::{
 };
 use vfs::{
     Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Heir, HeldObject,
-    Identity, NewObject, OFFSET_MAX, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects,
+    Identity, NewObject, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects,
     SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
@@ -327,7 +327,7 @@ impl Backend for LocalBackend {
             files_avail: stat.f_favail,
             name_max: u32::try_from(stat.f_namemax).unwrap_or(255),
             link_max: LINK_MAX,
-            file_size_max: OFFSET_MAX,
+            file_size_max: self.file_size_max,
         })
     }
 
