@@ -35,6 +35,8 @@ const REQUESTS_BYTES_MAX: usize = 16 << 20;
 const STEPS_WAITING_MAX: usize = 64;
 /// The time in which a shard begins further steps before it serves its connections again.
 const STEPS_TIME_MAX: Duration = Duration::from_micros(50);
+/// The same for a shard that has served no other kind of connection for [`ALONE_TIME`].
+const STEPS_ALONE_TIME_MAX: Duration = Duration::from_micros(250);
 /// Requests of interactive connections that a shard serves together while several tenants have
 /// work: enough to fill the lanes of the cipher.
 const SHARED_REQUESTS_MAX: usize = 16;
@@ -376,7 +378,7 @@ impl<S: Service> Shard<S> {
     fn run_steps(mut self: Box<Self>) -> Option<Box<Self>> {
         self.collect_steps();
         let Some(mut step) = self.next_step() else { return Some(self) };
-        let end = (self.calm >= CALM_WAITS).then(|| Instant::now() + STEPS_TIME_MAX);
+        let end = self.steps_time().map(|time| Instant::now() + time);
         self.activity.step(Step::Serving, 0);
         let (service, seat, bell) = (self.service.clone(), self.seat.clone(), self.bell.clone());
         let is_charged = self.sockets.shares.is_contended();
@@ -413,6 +415,22 @@ impl<S: Service> Shard<S> {
         }
     }
 
+    /// Returns the time in which the shard begins further steps behind the first; `None` while
+    /// interactive connections have work.
+    fn steps_time(&self) -> Option<Duration> {
+        match self.calm {
+            ..CALM_WAITS => None,
+            _ if self.is_alone() => Some(STEPS_ALONE_TIME_MAX),
+            _ => Some(STEPS_TIME_MAX),
+        }
+    }
+
+    /// Returns whether only connections with deferred calls have had work for a while, of one
+    /// tenant.
+    fn is_alone(&self) -> bool {
+        !self.sockets.shares.is_contended() && self.others_at.elapsed() >= ALONE_TIME
+    }
+
     /// Takes the first brief step of the waiting ones, and hands the longer steps before it to
     /// other threads. While several tenants have work, it is a step of the tenant whose turn it is.
     fn next_step(&mut self) -> Option<S::Step> {
@@ -427,6 +445,7 @@ impl<S: Service> Shard<S> {
     /// Takes the first of the waiting steps. Returns `None` if it is long and another thread runs
     /// it.
     fn take_step(&mut self) -> Option<S::Step> {
+        let is_alone = self.is_alone();
         let Self { service, sockets, steps, .. } = self;
         let is_contended = sockets.shares.is_contended();
         let mut turn =
@@ -436,7 +455,7 @@ impl<S: Service> Shard<S> {
             false => 0,
         };
         let step = steps.remove(first)?;
-        let alone = steps.is_empty() && !is_contended && self.others_at.elapsed() >= ALONE_TIME;
+        let alone = steps.is_empty() && is_alone;
         if service.is_brief(&step, alone) { Some(step) } else { service.hand_over(step).err() }
     }
 
