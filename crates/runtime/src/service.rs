@@ -6,7 +6,7 @@ mod shard;
 
 pub use shard::{CallStep, ShardMemory};
 
-use crate::lane_times::{LanePace, LaneTimes};
+use crate::lane_times::{LanePace, LaneTimes, StepKind};
 use crate::parked::{Parked, ParkedCall};
 use crate::pool::LANE_WEIGHT_DEFAULT;
 use crate::quiet::{CallFlight, CopyGate, PausedCopies};
@@ -175,9 +175,9 @@ impl<E: Executor> NfsService<E> {
         self.server().tenants().export_weight(lane)
     }
 
-    /// Returns the pace of the steps of a lane.
-    fn pace(&self, lane: u32) -> LanePace {
-        self.lanes.pace(lane, self.server().now())
+    /// Returns the pace of a lane's steps of one kind.
+    fn pace(&self, lane: u32, kind: StepKind) -> LanePace {
+        self.lanes.pace(lane, kind, self.server().now())
     }
 
     /// Queues a call, or parks it until the client's answer arrives.

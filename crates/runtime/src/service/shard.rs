@@ -2,7 +2,7 @@
 
 use super::runner::{Deferred, ServiceTask};
 use super::{NfsService, Suspended};
-use crate::lane_times::LanePace;
+use crate::lane_times::{LanePace, StepKind};
 use crate::{Executor, TaskPool};
 use net::{Action, CompletionEvent, CompletionSender, Reply, Request, Service, WeightedTenant};
 use pipes::Attachment;
@@ -25,6 +25,13 @@ impl CallStep {
         match &self.0 {
             ServiceTask::Execute(deferred) => deferred.call.lane(),
             ServiceTask::Sync(key) | ServiceTask::Answer(key, ..) => key.lane(),
+        }
+    }
+
+    fn kind(&self) -> StepKind {
+        match &self.0 {
+            ServiceTask::Execute(_) => StepKind::Change,
+            ServiceTask::Sync(_) | ServiceTask::Answer(..) => StepKind::Sync,
         }
     }
 }
@@ -90,7 +97,7 @@ impl<E: Executor> Service for NfsService<E> {
         if let CallStep(ServiceTask::Sync(CommitKey::Removals | CommitKey::Puts)) = step {
             return false;
         }
-        match self.pace(step.lane()) {
+        match self.pace(step.lane(), step.kind()) {
             LanePace::Brief => true,
             LanePace::Moderate => alone,
             LanePace::Slow => false,
@@ -98,15 +105,14 @@ impl<E: Executor> Service for NfsService<E> {
     }
 
     fn run_step(&self, step: CallStep) -> Option<CallStep> {
-        let (lane, began) = (step.lane(), self.server().now());
-        self.lanes.begin(lane, began);
-        // Other calls of the tick join the group before it is synchronised.
-        let runs_alone = matches!(step.0, ServiceTask::Execute(_));
+        let (lane, kind, began) = (step.lane(), step.kind(), self.server().now());
+        self.lanes.begin(lane, kind, began);
         let mut next = self.runner.step(step.0);
-        while let Some(task) = next.take_if(|_| !runs_alone) {
+        // Other calls of the tick join the group before it is synchronised.
+        while let Some(task) = next.take_if(|_| kind == StepKind::Sync) {
             next = self.runner.step(task);
         }
-        self.lanes.end(lane, began, self.server().now());
+        self.lanes.end(lane, kind, began, self.server().now());
         next.map(CallStep)
     }
 
@@ -192,7 +198,7 @@ impl<E: Executor> ReplySink<Suspended> for TickSink<'_, E> {
 
     fn defer(&mut self, call: DeferredCall<Suspended>) -> Result<(), DeferredCall<Suspended>> {
         let (connection, held) = (call.connection(), call.held());
-        let brief = call.is_brief() && self.service.pace(call.lane()) != LanePace::Slow;
+        let brief = call.is_brief() && self.service.pace(call.lane(), StepKind::Change) != LanePace::Slow;
         let flight = self.service.runner.flights.begin();
         let deferred = Deferred { call, sink: self.completions.clone(), held, flight };
         if brief {
