@@ -445,7 +445,6 @@ impl<S: Service> Shard<S> {
     /// Takes the first of the waiting steps. Returns `None` if it is long and another thread runs
     /// it.
     fn take_step(&mut self) -> Option<S::Step> {
-        let is_alone = self.is_alone();
         let Self { service, sockets, steps, .. } = self;
         let is_contended = sockets.shares.is_contended();
         let mut turn =
@@ -455,8 +454,8 @@ impl<S: Service> Shard<S> {
             false => 0,
         };
         let step = steps.remove(first)?;
-        let alone = steps.is_empty() && is_alone;
-        if service.is_brief(&step, alone) { Some(step) } else { service.hand_over(step).err() }
+        let alone = self.steps.is_empty() && self.is_alone();
+        if self.service.is_brief(&step, alone) { Some(step) } else { self.service.hand_over(step).err() }
     }
 
     /// Moves the steps of the last ticks to the waiting ones, and the excess to other threads.

@@ -274,6 +274,16 @@ mod tests {
     /// Plays rounds in which some tenants always have work, of [`STEP`] each. Returns how many
     /// steps each has run.
     fn play(shares: &mut TenantShares, tenants: &[TenantIndex], steps: u32) -> Vec<u32> {
+        play_with(shares, tenants, steps, Duration::ZERO)
+    }
+
+    /// As `play`, with an overhead of each round.
+    fn play_with(
+        shares: &mut TenantShares,
+        tenants: &[TenantIndex],
+        steps: u32,
+        overhead: Duration,
+    ) -> Vec<u32> {
         let mut ran = vec![0; tenants.len()];
         let mut now = shares.now;
         while ran.iter().sum::<u32>() < steps {
@@ -285,6 +295,8 @@ mod tests {
                     (now, *ran) = (now + STEP, *ran + 1);
                 }
             }
+            now += overhead;
+            shares.end_round(now);
         }
         ran
     }
@@ -368,19 +380,7 @@ mod tests {
     fn the_overhead_of_rounds_leaves_the_shares_of_weights_as_they_are() {
         let mut shares = TenantShares::new(Instant::now());
         let tenants = [(1, 100), (2, 1000)].map(|(id, weight)| shares.join(tenant(id, weight)));
-        let (mut ran, mut now) = ([0_u32; 2], shares.now);
-        while ran.iter().sum::<u32>() < 11_000 {
-            shares.begin_round(now);
-            tenants.iter().for_each(|tenant| shares.present(*tenant));
-            for (tenant, ran) in tenants.iter().zip(&mut ran) {
-                if shares.admits(*tenant) {
-                    shares.charge(*tenant, STEP);
-                    (now, *ran) = (now + STEP, *ran + 1);
-                }
-            }
-            now += STEP / 10;
-            shares.end_round(now);
-        }
+        let ran = play_with(&mut shares, &tenants, 11_000, STEP / 10);
         assert!(ran[0].abs_diff(1000) <= 10, "{ran:?}");
     }
 
