@@ -2,6 +2,7 @@
 //! real one.
 
 use crate::generated_page::{self, PageTask};
+use crate::tidy::without_inline_tests;
 use anyhow::Context;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -338,16 +339,6 @@ fn scan(text: &str) -> Vec<LimitConstant> {
         }
     }
     limits
-}
-
-/// Cuts the inline test modules off the end of a source; a test module in a file of its own may be
-/// declared above the limits.
-fn without_inline_tests(text: &str) -> &str {
-    let mut marks = text.match_indices("#[cfg(test)]\nmod ");
-    let inline = marks.find(|(at, mark)| {
-        text[at + mark.len()..].lines().next().is_some_and(|declared| declared.ends_with('{'))
-    });
-    inline.map_or(text, |(at, _)| &text[..at])
 }
 
 fn constant(line: &str) -> Option<(String, String)> {

@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use baseline::FindingCounts;
 use cycles::ModuleUses;
 use source::RustSource;
+pub(crate) use source::without_inline_tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -36,13 +36,19 @@ impl RustSource {
 
     /// Returns the code without the inline test modules at its end.
     pub(super) fn shipped(&self) -> &str {
-        let end = self.code.match_indices("#[cfg(test)]").find(|(at, found)| {
-            let item = self.code[at + found.len()..].trim_start();
-            item.starts_with("mod ")
-                && item.split(['{', ';']).next().is_some_and(|head| item[head.len()..].starts_with('{'))
-        });
-        end.map_or(&self.code[..], |(at, _)| &self.code[..at])
+        without_inline_tests(&self.code)
     }
+}
+
+/// Cuts the inline test modules off the end of a source. A test module in a file of its own may be
+/// declared anywhere.
+pub(crate) fn without_inline_tests(code: &str) -> &str {
+    let end = code.match_indices("#[cfg(test)]").find(|(at, found)| {
+        let item = code[at + found.len()..].trim_start();
+        item.starts_with("mod ")
+            && item.split(['{', ';']).next().is_some_and(|head| item[head.len()..].starts_with('{'))
+    });
+    end.map_or(code, |(at, _)| &code[..at])
 }
 
 struct Splitter<'a> {
