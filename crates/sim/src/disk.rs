@@ -229,6 +229,10 @@ impl OpenFile for DiskFile {
         written
     }
 
+    fn written_by(&self, _: &Caller) -> Option<Arc<dyn OpenFile>> {
+        None
+    }
+
     fn sync(&self) -> VfsResult<()> {
         self.fuse.burn();
         {

@@ -116,6 +116,10 @@ impl OpenFile for CephFile {
         Ok(done)
     }
 
+    fn written_by(&self, _: &Caller) -> Option<Arc<dyn OpenFile>> {
+        None
+    }
+
     fn sync(&self) -> VfsResult<()> {
         self.dirty_files.clean(&*self.object, || self.file.sync())
     }

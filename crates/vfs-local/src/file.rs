@@ -35,7 +35,7 @@ type AppendRead = fn(BorrowedFd<'_>, &mut Vec<u8>, usize, u64) -> Result<usize, 
 #[derive(Debug)]
 pub(crate) struct LocalFile {
     pub(crate) fd: Arc<Descriptor>,
-    /// The caller that opened it, where identities differ: the kernel grants blocks reserved for
+    /// The caller that changes it, where identities differ: the kernel grants blocks reserved for
     /// root by the thread's identity at the time of the write.
     pub(crate) writer: Option<Caller>,
     /// As of [`CachedObject`](crate::cached_object::CachedObject).
@@ -45,7 +45,7 @@ pub(crate) struct LocalFile {
     pub(crate) kind: Kind,
     /// A second open of the file, where its extents were asked for and few files have one.
     pub(crate) seeker: OnceLock<KeptSeeker>,
-    pub(crate) _counted: CountedOpen,
+    pub(crate) counted: CountedOpen,
 }
 
 /// Returns the path of an open file of this backend as the kernel knows it. A removed file has its
@@ -136,6 +136,19 @@ impl OpenFile for LocalFile {
         }
         self.changes.note(self.ino);
         Ok(done)
+    }
+
+    fn written_by(&self, caller: &Caller) -> Option<Arc<dyn OpenFile>> {
+        self.writer.as_ref()?;
+        Some(Arc::new(Self {
+            fd: Arc::clone(&self.fd),
+            writer: Some(caller.clone()),
+            ino: self.ino,
+            changes: Arc::clone(&self.changes),
+            kind: self.kind,
+            seeker: OnceLock::new(),
+            counted: self.counted.clone(),
+        }))
     }
 
     fn sync(&self) -> VfsResult<()> {

@@ -102,7 +102,7 @@ impl SharedFiles {
             changes: Arc::clone(&self.changes),
             kind: kind.into(),
             seeker: OnceLock::new(),
-            _counted: self.open_files.count(ino),
+            counted: self.open_files.count(ino),
         }))
     }
 
@@ -133,7 +133,7 @@ fn own<T: Any>(any: Option<&dyn Any>) -> Option<&T> {
 }
 
 pub(crate) fn file_out(file: &dyn OpenFile, fds: &mut OutboundFds) -> Option<Vec<u8>> {
-    let LocalFile { fd, writer, ino, changes: _, kind, seeker: _, _counted: _ } = own(file.as_any())?;
+    let LocalFile { fd, writer, ino, changes: _, kind, seeker: _, counted: _ } = own(file.as_any())?;
     let writer = writer.as_ref().map(|caller| (caller.uid, caller.gid, caller.groups.to_vec()));
     let fd = fds.add(Arc::clone(fd) as _);
     Some(image::encode_public(&OpenFileImage { fd, writer, ino: *ino, kind: (*kind).into() }))

@@ -43,6 +43,12 @@ impl OpenFiles {
     }
 }
 
+impl Clone for CountedOpen {
+    fn clone(&self) -> Self {
+        self.files.count(self.ino)
+    }
+}
+
 impl Drop for CountedOpen {
     fn drop(&mut self) {
         let mut shard = self.files.shard(self.ino);

@@ -393,7 +393,7 @@ impl LocalBackend {
         let changes = Arc::clone(&self.changes);
         let fd = Arc::new(self.keep(fd));
         let counted = self.open_files.count(ino);
-        LocalFile { fd, writer, ino, changes, kind: self.kind, seeker: OnceLock::new(), _counted: counted }
+        LocalFile { fd, writer, ino, changes, kind: self.kind, seeker: OnceLock::new(), counted }
     }
 
     /// Finds the regular file of a handle.

@@ -401,6 +401,11 @@ macro_rules! forward_open_file_method {
             self.$inner.write_at(data, offset)
         }
     };
+    (written_by $inner:ident) => {
+        fn written_by(&self, caller: &$crate::Caller) -> Option<std::sync::Arc<dyn $crate::OpenFile>> {
+            self.$inner.written_by(caller)
+        }
+    };
     (sync $inner:ident) => {
         fn sync(&self) -> $crate::VfsResult<()> {
             self.$inner.sync()

@@ -1,6 +1,6 @@
 //! The trait of objects that are open for reading and writing.
 
-use crate::{Advice, Attributes, Eof, Extent, VfsResult};
+use crate::{Advice, Attributes, Caller, Eof, Extent, VfsResult};
 use pipes::FileData;
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -26,6 +26,10 @@ pub trait OpenFile: Send + Sync {
     /// Writes all of `data` at `offset`; returns the bytes written, fewer only when space ran out
     /// half-way.
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize>;
+
+    /// Returns the same open for changes by another caller, whose identity decides on set-id bits
+    /// and on blocks reserved for root. `None` if that of the opener decides, or no identity does.
+    fn written_by(&self, caller: &Caller) -> Option<Arc<dyn OpenFile>>;
 
     /// Puts the data and all metadata on stable storage (RFC 8881 section 18.32.3).
     fn sync(&self) -> VfsResult<()>;

@@ -106,7 +106,17 @@ impl Compound<'_> {
         let take = |payload: &OpenPayload| (payload.user, payload.write.clone());
         let (user, write) = self.state().opens().access(client, stateid, &file, SHARE_WRITE, take)?;
         self.check_user(object, user, SHARE_WRITE)?;
-        write.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
+        let file = write.ok_or(Nfsstat4::NFS4ERR_OPENMODE)?;
+        if self.is_caller(object, user) {
+            return Ok(file);
+        }
+        // A client sends the writes of all its users with the stateid of its delegation.
+        Ok(file.written_by(&self.caller(object)).unwrap_or(file))
+    }
+
+    /// Says whether a user is the caller.
+    fn is_caller(&self, object: &Object, user: Option<u32>) -> bool {
+        user == Some(object.rule().squash_uid(self.call.security.caller.as_ref()))
     }
 
     /// Checks the file's mode for I/O by another user than the one of the open: a stateid alone is
@@ -115,7 +125,7 @@ impl Compound<'_> {
     /// # Errors
     /// NFS4ERR_ACCESS, and the backend's.
     fn check_user(&self, object: &Object, user: Option<u32>, access: u32) -> OpResult {
-        if user == Some(object.rule().squash_uid(self.call.security.caller.as_ref())) {
+        if self.is_caller(object, user) {
             return Ok(());
         }
         self.check_cached(object)?;

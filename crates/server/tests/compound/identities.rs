@@ -76,6 +76,37 @@ fn set_id_bits_go_with_every_change_of_the_data() // RFC 8881 section 6.2.4, wri
 }
 
 #[test]
+fn a_write_by_another_user_than_the_opener_is_made_as_that_user() // RFC 8881 section 10.4
+{
+    if !geteuid().is_root() {
+        return eprintln!("skipped: only root makes files of several users");
+    }
+    let place = Folder::new();
+    let server = Setup::with_exports(vec![folder("/export", place.path())]).start();
+    let mut client = Client::with(&server, b"client", sys(ALICE), FORE);
+    client.minor = 2;
+    let fh = client.make_file("export", "file", b"data");
+    let open = client.at("export", vec![open("file", 3)]).ok().opened().stateid;
+    let path = place.join("file");
+    let changes: [(&str, Op); 4] = [
+        ("WRITE", write(open, 0, b"more")),
+        ("SETATTR of the size", setattr(open, size(8192))),
+        ("ALLOCATE", allocate(open, 0, 1 << 16)),
+        ("DEALLOCATE", deallocate(open, 0, 4096)),
+    ];
+    for (name, change) in changes {
+        // The bit means nothing here, and a member of the group keeps it.
+        become_server();
+        fs::set_permissions(&path, Permissions::from_mode(0o2666)).unwrap();
+        for (user, left) in [(ALICE, 0o2666), (BOB, 0o666)] {
+            client.security = sys(user);
+            client.run(vec![put(&fh), change.clone()]).ok();
+            assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, left, "{name} by {user}");
+        }
+    }
+}
+
+#[test]
 fn a_user_or_group_number_of_minus_one_has_no_rights() // setfsuid(2): -1 changes nothing and asks
 {
     if !geteuid().is_root() {

@@ -135,6 +135,10 @@ impl OpenFile for MountedFile {
         self.file.write_at(data, offset)
     }
 
+    fn written_by(&self, _: &Caller) -> Option<Arc<dyn OpenFile>> {
+        None
+    }
+
     fn lease(&self, _: LeaseKind, _: Broken) -> VfsResult<Option<Arc<dyn Lease>>> {
         Err(VfsError::Notsupp)
     }

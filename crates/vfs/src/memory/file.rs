@@ -2,8 +2,8 @@
 
 use super::{content::Content, node::Node, setattr};
 use crate::{
-    Advice, Attributes, Broken, Eof, Extent, FileData, Lease, LeaseKind, LockKind, OpenFile, RangeLocks,
-    VfsError, VfsResult, copy_by_pieces,
+    Advice, Attributes, Broken, Caller, Eof, Extent, FileData, Lease, LeaseKind, LockKind, OpenFile,
+    RangeLocks, VfsError, VfsResult, copy_by_pieces,
 };
 use std::{any::Any, sync::Arc};
 
@@ -49,6 +49,10 @@ impl OpenFile for MemoryFile {
             inner.touch_data();
         }
         Ok(written)
+    }
+
+    fn written_by(&self, _: &Caller) -> Option<Arc<dyn OpenFile>> {
+        None
     }
 
     fn sync(&self) -> VfsResult<()> {

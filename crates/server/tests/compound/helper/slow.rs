@@ -149,6 +149,10 @@ impl OpenFile for SlowFile {
         self.inner.copy_range(source, source_offset, offset, count)
     }
 
+    fn written_by(&self, _: &Caller) -> Option<Arc<dyn OpenFile>> {
+        None
+    }
+
     fn sync(&self) -> VfsResult<()> {
         let losses = self.losses.load(Ordering::SeqCst);
         let is_new = self.reported.swap(losses, Ordering::SeqCst) < losses;
