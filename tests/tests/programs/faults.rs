@@ -106,8 +106,9 @@ fn an_export_that_cannot_be_written_is_named_at_the_start_unless_it_is_to_be_rea
     if !is_root() {
         return println!("skipped: only root can mount");
     }
+    // Removed after the mounts on it have gone.
+    let folder = open_folder();
     in_own_mounts(|| {
-        let folder = open_folder();
         for option in [&["--bind"][..], &["-o", "remount,bind,ro"]] {
             let mounted = Command::new("mount").args(option).arg(folder.path()).arg(folder.path()).status();
             assert!(mounted.expect("it is installed").success());

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Arguments that keep the browser off the network.
 const FLAGS: &[&str] = &[
@@ -21,6 +23,9 @@ const FLAGS: &[&str] = &[
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 ];
+
+/// Time after which a browser that does not close is killed.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// The settings of the browser for one view.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,6 +79,7 @@ impl Chromium {
             .args(FLAGS)
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
+            .env("TMPDIR", profile.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -210,7 +216,13 @@ impl Chromium {
 }
 
 impl Drop for Chromium {
+    /// Closes the browser. Killed at once, it would leave processes that still write its profile.
     fn drop(&mut self) {
+        let _ = self.to.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
+        let end = Instant::now() + CLOSE_TIME_MAX;
+        while Instant::now() < end && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(10));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
