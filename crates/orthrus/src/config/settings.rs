@@ -104,6 +104,7 @@ pub(crate) struct Settings {
     /// Patterns of the hosts whose keys of the keytab are accepted; empty: all.
     pub keytab_hosts: Vec<String>,
     /// Realms whose principals are local users; empty: the realms of the keytab.
+    #[serde(deserialize_with = "super::values::realms")]
     pub realms: Vec<String>,
     /// Principals, written in full, that act as a local user of another name: the only way to
     /// become uid 0.

@@ -50,6 +50,7 @@ impl SourceSettings {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct NssTable {
+    #[serde(deserialize_with = "super::values::realms")]
     realms: Vec<String>,
 }
 
@@ -57,6 +58,7 @@ pub(crate) struct NssTable {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StaticTable {
+    #[serde(deserialize_with = "super::values::realms")]
     realms: Vec<String>,
     /// The users by their names.
     pub users: HashMap<String, StaticUser>,
@@ -81,6 +83,7 @@ pub(crate) struct StaticUser {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LdapTable {
+    #[serde(deserialize_with = "super::values::realms")]
     realms: Vec<String>,
     servers: Vec<String>,
     starttls: bool,

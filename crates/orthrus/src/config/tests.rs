@@ -510,6 +510,17 @@ fn a_wrong_key_that_its_table_needs_is_one_fault() {
 }
 
 #[test]
+fn a_realm_without_a_name_is_refused() {
+    for wrong in ["", "EXAMPLE.ORG ", "alice@EXAMPLE.ORG"] {
+        let said = refusal(&format!("realms = [\"A\", \"{wrong}\"]\n[[export]]\nmemory = 1048576\n"));
+        assert!(said.starts_with("/etc/orthrus.toml:1: ") && said.contains("name of a realm"), "{said}");
+        let source = format!("[[identity.source]]\nkind = \"nss\"\nrealms = [\"{wrong}\"]\n");
+        let said = refusal(&format!("[[export]]\nmemory = 1048576\n{source}"));
+        assert!(said.contains("name of a realm"), "{said}");
+    }
+}
+
+#[test]
 fn a_principal_without_its_realm_is_refused() {
     for wrong in ["bob", "bob@", "@EXAMPLE.ORG", ""] {
         let said = refusal(&format!("[principals]\n\"{wrong}\" = \"root\"\n[[export]]\nmemory = 1048576\n"));

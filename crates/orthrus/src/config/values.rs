@@ -118,6 +118,18 @@ pub(super) fn domain<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Er
     Ok(domain)
 }
 
+/// Reads names of Kerberos realms. A principal cannot be in one with another name.
+pub(super) fn realms<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let realms = Vec::<String>::deserialize(from)?;
+    let bad = |c: char| c == '@' || c.is_whitespace() || c.is_control();
+    match realms.iter().find(|realm| realm.is_empty() || realm.contains(bad)) {
+        Some(realm) => {
+            Err(D::Error::custom(format!("{realm:?} is no name of a realm, such as \"EXAMPLE.ORG\"")))
+        }
+        None => Ok(realms),
+    }
+}
+
 /// Checks that a principal has its realm: another one is the principal of no ticket.
 pub(crate) fn check_principal(text: &str) -> Result<(), String> {
     match text.rsplit_once('@') {
