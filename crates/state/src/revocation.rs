@@ -139,7 +139,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
 impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// Revokes the open, lock stateid or delegation with this stateid, whatever its sequence
-    /// number. An open takes its lock stateids along. Copies that use the state end.
+    /// number. An open takes along its lock stateids and the client's delegation of the file, under
+    /// which the client would open it again. Copies that use the state end.
     ///
     /// # Errors
     /// [`RevokeError`]. A delegation that was revoked before is unknown, too.
@@ -169,12 +170,6 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// Revokes all opens of a principal with their locks, the delegations that these opens got, and
     /// all delegations of clients that the principal has created. Its copies end.
     pub fn revoke_principal(&self, principal: &Principal, effects: &mut Effects<O>) -> RevokedCounts {
-        let mut found = Vec::new();
-        self.state.opens.each(|key, open: &Open<F, O>| {
-            if open.user.principal == *principal {
-                found.push((open.client, StateRef::Open(key)));
-            }
-        });
         let mut delegations = Vec::new();
         self.state.delegations.each(|key, delegation| {
             let is_opener = delegation.opener == *principal;
@@ -184,7 +179,13 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
             self.state.client(client).is_ok_and(|record| record.creator.principal == *principal)
         };
         delegations.retain(|(client, _, is_opener)| *is_opener || is_creator(*client));
-        found.extend(delegations.into_iter().map(|(client, state, _)| (client, state)));
+        // Before the opens, which take the others along, so that they are counted.
+        let mut found: Vec<_> = delegations.into_iter().map(|(client, state, _)| (client, state)).collect();
+        self.state.opens.each(|key, open: &Open<F, O>| {
+            if open.user.principal == *principal {
+                found.push((open.client, StateRef::Open(key)));
+            }
+        });
         let copies = self.state.copies().revoke_of(principal);
         RevokedCounts { copies, ..self.revoke_all(found, effects) }
     }
@@ -193,11 +194,11 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// them, since the filehandles are stale.
     pub fn revoke_files(&self, is_gone: impl Fn(&F) -> bool, effects: &mut Effects<O>) -> RevokedCounts {
         let mut found = Vec::new();
-        self.state.opens.each(|key, open: &Open<F, O>| {
-            found.extend(is_gone(&open.file).then_some((open.client, StateRef::Open(key))));
-        });
         self.state.delegations.each(|key, one| {
             found.extend(is_gone(&one.file).then_some((one.client, StateRef::Delegation(key))));
+        });
+        self.state.opens.each(|key, open: &Open<F, O>| {
+            found.extend(is_gone(&open.file).then_some((open.client, StateRef::Open(key))));
         });
         self.revoke_all(found, effects)
     }
@@ -252,7 +253,11 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         let revoked = &self.state.revoked;
         match state {
             StateRef::Open(key) => {
-                let locks = self.state.opens.read(key, |open| open.locks.clone())?;
+                let (file, locks) =
+                    self.state.opens.read(key, |open| (open.file.clone(), open.locks.clone()))?;
+                if let Some(own) = self.state.delegations().own_key(client_state.below(), client, &file) {
+                    self.take_state(record, client, client_state, StateRef::Delegation(own), effects);
+                }
                 // Remembered first: for every observer the stateid is either valid or revoked.
                 revoked.add(client, state);
                 locks.into_iter().for_each(|lock| revoked.add(client, StateRef::Lock(lock)));

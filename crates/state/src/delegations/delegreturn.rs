@@ -90,6 +90,17 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         })
     }
 
+    /// Returns the key of the client's own delegation on a file.
+    pub(crate) fn own_key(
+        &self,
+        held: &mut Held<ClientLevel>,
+        client: ClientKey,
+        file: &F,
+    ) -> Option<SlabKey> {
+        let own = (client, (self.state.view)(file));
+        self.state.files.read(held, file).get(file)?.delegations.get(&own).map(|held| held.key)
+    }
+
     /// Removes a delegation, held or revoked, of the client with this state.
     pub(crate) fn remove_delegation(
         &self,

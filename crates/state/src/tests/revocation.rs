@@ -130,6 +130,32 @@ fn a_revoked_delegation_is_not_mistaken_for_one_that_was_not_returned() {
 }
 
 #[test]
+fn a_revoked_open_takes_the_delegation_of_its_client_along() {
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let mut delegated = |client: &TestClient, file: u32| {
+        let open = world.open(client, "o", file, READ, 0).unwrap();
+        let opener = anyone().principal;
+        let request =
+            DelegationRequest { file: &file, mode: DelegationMode::Read, reclaim: false, change: 1, opener };
+        let given = world.state.delegate(world.now, world.key(client), &request, 5).unwrap();
+        (open, given.stateid)
+    };
+    let (open, own) = delegated(&a, FILE);
+    let (_, of_another_client) = delegated(&b, FILE);
+    let (_, of_another_file) = delegated(&a, 2);
+    assert_eq!(revoke(&world, open).map(|revoked| revoked.kind), Ok(RevokedKind::Open));
+    assert_eq!(world.closed(), 2, "nothing keeps the file open");
+    let key = world.key(&a);
+    for stateid in [open, own] {
+        assert_eq!(world.state.test_stateid(key, &stateid), NFS4ERR_ADMIN_REVOKED);
+        assert_eq!(free(&world, &a, &stateid), Ok(()));
+    }
+    assert_eq!(world.state.test_stateid(key, &of_another_file), NFS4_OK);
+    assert_eq!(world.state.test_stateid(world.key(&b), &of_another_client), NFS4_OK);
+}
+
+#[test]
 fn all_of_a_principal_is_its_opens_their_delegations_and_those_of_its_clients() {
     let mut world = World::new();
     let alice = Principal::new("gss:alice@R");
