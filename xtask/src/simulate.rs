@@ -99,6 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         // A reader such as `head` may stop early.
         let _ = outcome.trace.iter().try_for_each(|line| writeln!(out, "{line}"));
         drop(out);
+        report(arguments, &outcome);
         return end(arguments, &Summary::of([outcome]), Duration::ZERO);
     }
     let (from, seeds) = arguments.seed.map_or((arguments.from, arguments.seeds), |seed| (seed, 1));
@@ -117,6 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
                     }
                     let outcome = Played::of(arguments, seed, TraceDetail::HashOnly);
                     let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+                    report(arguments, &outcome);
                     summary.add(outcome);
                     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                     if last.elapsed() >= PROGRESS {
@@ -153,16 +155,21 @@ impl Summary {
     }
 }
 
+/// Prints the violations of a seed at once: a long run may be interrupted.
+fn report(arguments: &Arguments, outcome: &Played) {
+    if outcome.violations.is_empty() {
+        return;
+    }
+    let options = options(arguments);
+    println!("seed {}: cargo xtask simulate{options} --seed {} --trace", outcome.seed, outcome.seed);
+    outcome.violations.iter().take(5).for_each(|violation| println!("  {violation}"));
+    if outcome.violations.len() > 5 {
+        println!("  and {} more", outcome.violations.len() - 5);
+    }
+}
+
 /// Prints the totals of all seeds.
 fn end(arguments: &Arguments, summary: &Summary, took: Duration) -> anyhow::Result<()> {
-    for outcome in &summary.failed {
-        let options = options(arguments);
-        println!("\nseed {}: cargo xtask simulate{options} --seed {} --trace", outcome.seed, outcome.seed);
-        outcome.violations.iter().take(5).for_each(|violation| println!("  {violation}"));
-        if outcome.violations.len() > 5 {
-            println!("  and {} more", outcome.violations.len() - 5);
-        }
-    }
     let counted = match arguments.cluster {
         true => format!("{} processes of gateways", summary.crashes),
         false => format!("{} crashes of the server, {} upgrades", summary.crashes, summary.upgrades),

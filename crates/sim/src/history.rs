@@ -199,6 +199,9 @@ pub(crate) struct History {
     pub starts: Vec<Duration>,
     /// The times at which its clock jumped, and the distances.
     pub jumps: Vec<(Duration, Duration)>,
+    /// The IDs of clients that had not freed a revoked delegation at a crash, and so may not
+    /// reclaim (RFC 8881 section 8.4.3).
+    pub unfreed: BTreeSet<u64>,
     /// Operations on names, in the order of their calls.
     pub names: Vec<NameOp>,
     /// Writes to files with one writer.

@@ -351,6 +351,13 @@ impl ServerMachine {
         }
     }
 
+    /// Returns the IDs of the clients that have not freed a revoked delegation.
+    pub(crate) fn clients_with_revoked(&self) -> Vec<u64> {
+        let Some(running) = &self.running else { return Vec::new() };
+        let listed = running.service.server().engine().list_delegations(usize::MAX).entries;
+        listed.iter().filter(|one| one.phase == "revoked").map(|one| one.holder.client).collect()
+    }
+
     /// Ends the server at once. With its power the machine also loses unsynced changes.
     pub(crate) fn crash(&mut self, crash: CrashKind) {
         self.running = None;

@@ -448,6 +448,7 @@ impl Inner {
 
     /// Ends the server, and schedules its start after `down`.
     pub(crate) fn go_down(&mut self, crash: CrashKind, down: Duration) {
+        self.history.unfreed.extend(self.machine.clients_with_revoked());
         self.machine.crash(crash);
         self.inbox.clear();
         self.onlooker.restart();

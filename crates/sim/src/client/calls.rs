@@ -163,7 +163,7 @@ impl Client {
         if state.phase != Phase::Broken {
             // State that was not yet reclaimed belongs to the lease of the former session.
             if state.phase == Phase::Ready {
-                state.held_until_then = state.renewed;
+                (state.held_until_then, state.clientid_then) = (state.renewed, state.clientid);
             }
             state.phase = Phase::Broken;
             drop(state);

@@ -69,6 +69,8 @@ struct HostState {
     renewed: Duration,
     /// The same when the session was lost.
     held_until_then: Duration,
+    /// The client ID at that time.
+    clientid_then: u64,
     opens: BTreeMap<u64, Rc<RefCell<ClientOpen>>>,
     next_open: u64,
     delegations: Vec<ClientDelegation>,

@@ -165,7 +165,10 @@ impl Client {
     /// Gives up an open that the server refuses to reclaim.
     fn not_reclaimed(&self, open: &Rc<RefCell<ClientOpen>>, detail: &str, status: Nfsstat4) {
         let (now, renewed) = (self.world.now(), self.state.borrow().held_until_then);
-        self.refused(open.borrow().file, renewed, detail, status);
+        let unfreed = self.world.lock().history.unfreed.contains(&self.state.borrow().clientid_then);
+        if !unfreed {
+            self.refused(open.borrow().file, renewed, detail, status);
+        }
         let mut inner = self.world.lock();
         let until = now.min(inner.history.lease_end(renewed));
         open.borrow_mut().lose(&mut inner, until);
