@@ -19,7 +19,10 @@ use rustix::{
 };
 use std::{
     any::Any,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd},
+        unix::ffi::OsStrExt,
+    },
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
@@ -49,10 +52,28 @@ pub(crate) struct LocalFile {
 }
 
 /// Returns the path of an open file of this backend as the kernel knows it. A removed file has its
-/// last name, with ` (deleted)` behind it.
+/// last name, with ` (deleted)` behind it; `#` and its inode number stand for the name where it was
+/// opened before it had one.
 pub fn path_of(file: &dyn OpenFile) -> Option<PathBuf> {
     let file = file.as_any()?.downcast_ref::<LocalFile>()?;
-    std::fs::read_link(format!("/proc/self/fd/{}", file.fd.as_fd().as_raw_fd())).ok()
+    let path = path_of_fd(file.fd.as_fd())?;
+    // Calls by handle may wait for a foreign file system.
+    if !path.as_os_str().as_bytes().ends_with(b" (deleted)") || file.kind == Kind::Foreign {
+        return Some(path);
+    }
+    Some(other_name(file.fd.as_fd()).unwrap_or(path))
+}
+
+fn path_of_fd(fd: BorrowedFd<'_>) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
+}
+
+/// Returns a path of a file that was opened by a name which it has lost, or before it had a name.
+/// The kernel finds the newest name that it remembers.
+fn other_name(fd: BorrowedFd<'_>) -> Option<PathBuf> {
+    let handle = sys::fd_to_handle(fd).ok()?;
+    let object = sys::open_by_handle(fd, &handle).ok()?;
+    path_of_fd(object.as_fd())
 }
 
 impl LocalFile {

@@ -5,9 +5,11 @@
 mod common;
 
 use common::{TestDirectory, export, me, mode, open, run_as_nobody, walk};
-use orthrus_vfs_local::{LocalBackend, LocalError, LocalOptions, ServesAs, become_server, prepare_process};
+use orthrus_vfs_local::{
+    LocalBackend, LocalError, LocalOptions, ServesAs, become_server, path_of, prepare_process,
+};
 use std::{fs, process::Command};
-use vfs::{Backend, NewObject, ObjectHandle, OpenAccess, SetAttributes, VfsError};
+use vfs::{Backend, NewObject, ObjectHandle, OpenAccess, SetAttributes, SetTime, VfsError};
 
 const READ: OpenAccess = OpenAccess { read: true, write: false };
 
@@ -16,6 +18,32 @@ fn text(backend: &dyn Backend, object: &ObjectHandle) -> String {
     let mut data = Vec::new();
     file.read_at(&mut data, 100, 0).unwrap();
     String::from_utf8(data).unwrap()
+}
+
+#[test]
+fn an_open_file_has_the_path_by_which_it_is_found_now() {
+    let Some((directory, backend)) = export() else { return };
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: handles are opened with CAP_DAC_READ_SEARCH alone");
+        return;
+    }
+    let root = backend.root();
+    let exclusive = SetAttributes { atime: Some(SetTime::Now), mtime: Some(SetTime::Now), ..mode(0o644) };
+    for set in [mode(0o644), exclusive] {
+        let (object, file) = backend.create_file(&me(), &root, b"first", READ, &set).unwrap();
+        let path = || {
+            become_server();
+            path_of(&*file).unwrap()
+        };
+        assert_eq!(path(), directory.path().join("first"));
+        backend.rename(&me(), (&root, b"first"), (&root, b"moved"), None).unwrap();
+        assert_eq!(path(), directory.path().join("moved"));
+        backend.link(&me(), &object, &root, b"second").unwrap();
+        backend.remove(&me(), &root, b"moved", None).unwrap();
+        assert_eq!(path(), directory.path().join("second"));
+        backend.remove(&me(), &root, b"second", None).unwrap();
+        assert!(path().to_str().unwrap().ends_with(" (deleted)"));
+    }
 }
 
 mod restart {

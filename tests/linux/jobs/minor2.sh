@@ -83,6 +83,12 @@ BOB=bob@orthrus.test
 lists_bob() { as alice nfs4_getfacl "$1" | grep -Eq '^A:[fdi]*:(bob@|5002)'; }
 hundred() { as alice nfs4_setfacl -s "$(echo A::OWNER@:RW; for n in $(seq 6001 6150); do echo "A::$n:R"; done; echo A:g:GROUP@:; echo A::EVERYONE@:)" "$1"; }
 counts() { [ "$(as alice nfs4_getfacl "$1" | grep -c '^A::6')" = 150 ]; }
+# As docs/acls.md says.
+list_copied() { as alice bash -c 'cp -p "$1/file" "$1/copy" && nfs4_getfacl "$1/file" | nfs4_setfacl -S - "$1/copy"' sh "$1" && lists_bob "$1/copy"; }
+list_in_archive() {
+  as alice bash -c 'mkdir "$1/copies" && cd "$1" &&
+    tar --xattrs --xattrs-include="*" -cf - file | tar --xattrs --xattrs-include="*" -C copies -xf -' sh "$1" && lists_bob "$1/copies/file"
+}
 soon() { for i in 1 2 3 4 5; do "$@" && return; sleep 1; done; return 1; }
 
 lists() {
@@ -93,6 +99,8 @@ lists() {
   check "minor2: nfs4_getfacl shows it $flavor" lists_bob /n/alice/shared/file
   check "minor2: bob reads $flavor" soon as bob cat /n/alice/shared/file
   refused "minor2: bob does not write $flavor" "permission denied" as bob bash -c 'echo x >>/n/alice/shared/file'
+  check "minor2: nfs4_setfacl copies a list $flavor" list_copied /n/alice/shared
+  check "minor2: tar copies a list $flavor" list_in_archive /n/alice/shared
   check "minor2: a list of 150 names is set $flavor" hundred /n/alice/shared/file
   check "minor2: and shown whole $flavor" counts /n/alice/shared/file
   check "minor2: a folder passes a list on $flavor" as alice nfs4_setfacl -a "A:fd:$BOB:RWX" /n/alice/shared

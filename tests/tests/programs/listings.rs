@@ -1,7 +1,7 @@
 //! `orthrus status`, `exports`, `clients`, `sessions`, `contexts`, `opens`, `locks`, `delegations`,
 //! `evict`, `revoke` and `drain`, of a server with clients.
 
-use client::{Client, Flavor, OpenHow, Options, Security};
+use client::{Client, Create, Flavor, OpenHow, Options, Security};
 use e2e::{
     Ended, Serve, account, children, data_folder, empty_folder, found, in_world, is_installed, nobody,
     orthrus, run, run_within, status,
@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -83,6 +84,23 @@ fn an_administrator_finds_the_client_that_locks_a_file() {
     let opens = rows(&state, "opens");
     assert!(opens[0]["path"].as_str().is_some_and(|path| path.ends_with("file (deleted)")), "{opens:?}");
     other.close_file(&seen).expect("it is open");
+}
+
+#[test]
+fn a_file_that_a_client_created_with_o_excl_is_listed_by_its_name() // RFC 8881 section 18.16.3
+{
+    let folder = empty_folder();
+    let (state, export) = (folder.path().join("state"), folder.path().join("export"));
+    fs::create_dir(&export).expect("the folder is ours");
+    let server = Serve::new(&state).args(["--sec", "sys", "--secure", "false"]).arg(&export).start();
+    fs::set_permissions(&export, PermissionsExt::from_mode(0o777)).expect("the folder is ours");
+    let options = Options::new("127.0.0.1", Security::sys()).port(server.port());
+    let mut client = Client::connect(options).expect("the server is there");
+    let how = OpenHow { create: Create::Exclusive(*b"verifier"), ..OpenHow::create(0o644) };
+    let file = client.open_path("/export/file", &how).expect("it is a new name");
+    let path = fs::canonicalize(export.join("file")).expect("it is there").display().to_string();
+    assert_eq!(rows(&state, "opens")[0]["path"], path.as_str());
+    client.close_file(&file).expect("it is open");
 }
 
 #[test]
