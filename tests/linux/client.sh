@@ -2,7 +2,7 @@
 
 # Puts what the guest needs into the one folder that it shares with us, and boots it.
 guest() {
-  cp "$LAB"/guest/{setup,locks,second}.sh "$LAB"/guest/*.pl "$GUEST"/{kerberos,lib}.sh "$RUN/realm"/{client,users}.keytab "$RUN/share/"
+  cp "$LAB"/guest/{setup,locks,second}.sh "$LAB"/guest/*.{pl,py} "$GUEST"/{kerberos,lib}.sh "$RUN/realm"/{client,users}.keytab "$RUN/share/"
   mkdir "$RUN/share/jobs"
   # The guest does not see our /tmp, and the program may lie there.
   case $JOBS in *bench*.sh*|*grants*.sh*) ln "$ORTHRUS" "$RUN/share/orthrus" 2>/dev/null || cp "$ORTHRUS" "$RUN/share/orthrus" ;; esac

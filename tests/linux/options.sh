@@ -112,6 +112,9 @@ requirements() {
   case $JOBS in *nconnect.sh*|*cost.sh*|*bench*.sh*) need fio fio ;; esac
   case $JOBS in *minor2.sh*) need xfs_io xfsprogs; need setfattr attr; need nfs4_setfacl nfs4-acl-tools ;; esac
   case $JOBS in *xfstests.sh*) need xfs_io xfsprogs; need setfattr attr; need setfacl acl; need nfs4_setfacl nfs4-acl-tools; need bc bc; need killall psmisc; need fio fio; need gawk gawk ;; esac
+  case $JOBS in *databases.sh*)
+    ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || packages="$packages postgresql"
+    need sqlite3 sqlite3; need python3 python3 ;; esac
   case $JOBS in *acls.sh*) need nfs4_setfacl nfs4-acl-tools ;; esac
   case $JOBS in *grants*.sh*) need kdb5_ldap_util krb5-kdc-ldap; need slapd slapd; need ldapmodify ldap-utils ;; esac
   case $JOBS in *grants-slurm.sh*) need slurmctld slurmctld; need slurmd slurmd; need sbatch slurm-client; need munged munge ;; esac

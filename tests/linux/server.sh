@@ -156,6 +156,12 @@ identity() {
   "$ORTHRUS" sessions --json --state-dir "$RUN/state" | grep -oE '"(client|session)": *"[^"]*"' | sort -u >"$RUN/share/server.identity"
 }
 
+# Kills the server with its children; after an upgrade it leads no group of processes.
+server_kill() {
+  local process; process=$(cat "$RUN/server.pid")
+  kill -KILL -- "-$process" 2>/dev/null || kill -KILL "$process" 2>/dev/null
+}
+
 # Does what the guest asks for in the shared folder: `kill` ends the server as a crash would,
 # `start` starts it again, `counters` has it tell what it counted, `cpu` tells what it has cost,
 # `names COUNT` fills a folder behind its back, `upgrade` lets
@@ -166,7 +172,7 @@ server_control() {
     [ -f "$RUN/share/server.ask" ] || continue
     local ask; ask=$(cat "$RUN/share/server.ask"); rm -f "$RUN/share/server.ask"
     case $ask in
-      kill) kill -KILL -- "-$(cat "$RUN/server.pid")" 2>/dev/null && echo done || echo "it had ended already" ;;
+      kill) server_kill && echo done || echo "it had ended already" ;;
       counters) counters ;;
       "names "*) many_names "${ask#names }" && echo done || echo "they cannot be made" ;;
       upgrade) upgrade && echo done || tail -n 1 "$RUN/upgrade.error" ;;

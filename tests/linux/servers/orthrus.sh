@@ -48,7 +48,7 @@ $(referrals)
 C
 program=$ORTHRUS
 # A server starts no next program of another folder.
-case $JOBS in *upgrade.sh*)
+case $JOBS in *upgrade.sh*|*databases.sh*)
   mkdir -p "$RUN/bin"
   ln -sf "$ORTHRUS" "$RUN/bin/orthrus"
   ln -sf "${ORTHRUS_NEXT:-$ORTHRUS}" "$RUN/bin/orthrus-next"
