@@ -3,6 +3,7 @@
 pub(crate) mod image;
 
 use crate::{ClientKey, CopyKey, DelegationKey, NoticeKey, PrincipalHash, RecordTickets, Sessionid4};
+use std::net::IpAddr;
 
 /// One thing for the server to do, taken by [`crate::State::take_effects`]. When the changes of
 /// records are on stable storage, the server says so with [`crate::State::note_stable`].
@@ -73,6 +74,16 @@ pub enum CallbackTask {
     },
 }
 
+/// A client that another one with the same client owner replaces. Each takes the other for its own
+/// earlier incarnation (RFC 8881 section 18.35.4, case 5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerRival {
+    /// co_ownerid of both, or the id of SETCLIENTID.
+    pub owner: Vec<u8>,
+    /// The address of the one that is replaced.
+    pub address: IpAddr,
+}
+
 /// The work that one call leaves to the server before it sends the reply.
 #[derive(Debug)]
 #[must_use = "files are to be closed, and records to be kept"]
@@ -87,11 +98,13 @@ pub struct Effects<O> {
     pub callbacks: Vec<CallbackTask>,
     /// Whether [`crate::Locks::take_unlocked`] has anything to tell.
     pub unlocked: bool,
+    /// The client that lost its state to another one with the same client owner.
+    pub rival: Option<OwnerRival>,
 }
 
 impl<O> Default for Effects<O> {
     fn default() -> Self {
         let (closed, callbacks) = (Vec::new(), Vec::new());
-        Self { closed, queued: RecordTickets::default(), callbacks, unlocked: false }
+        Self { closed, queued: RecordTickets::default(), callbacks, unlocked: false, rival: None }
     }
 }

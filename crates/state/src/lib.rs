@@ -69,7 +69,7 @@ pub use delegations::cb_getattr::{GetattrWait, HeldAttributes, HolderReply};
 pub use delegations::recalls::Recall;
 pub use delegations::{Delegated, DelegationKey, DelegationMode, DelegationRequest, ReferringCall};
 pub use effects::image::CallbackTaskImage;
-pub use effects::{CallbackTask, Effect, Effects};
+pub use effects::{CallbackTask, Effect, Effects, OwnerRival};
 pub use handles::{Callbacks, Clients, Copies, Delegations, Leases, Locks, Opens, Sessions, V40};
 pub use limits::Limits;
 pub use listing::{

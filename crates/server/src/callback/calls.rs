@@ -14,9 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// Time that a client may take to answer a callback. After it the connection counts as one without
-/// a working backchannel.
+/// Time that a client may take to answer a callback, or a third of `recall_time` if that is less.
+/// After it the connection counts as one without a working backchannel.
 pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// The least time for that: a healthy client answers within a round trip.
+pub(crate) const ANSWER_TIME_MIN: Duration = Duration::from_secs(1);
 /// Attempts at one callback in a row. After them the callback is left to the next round of
 /// housekeeping.
 pub(crate) const TRIES_MAX: u8 = 4;

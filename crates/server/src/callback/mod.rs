@@ -10,7 +10,7 @@ pub(crate) mod message;
 mod security;
 
 pub use calls::image::CallbacksImage;
-pub(crate) use calls::{ANSWER_TIME_MAX, CallbackQueue, Sent, TRIES_MAX};
+pub(crate) use calls::{ANSWER_TIME_MAX, ANSWER_TIME_MIN, CallbackQueue, Sent, TRIES_MAX};
 pub(crate) use security::{OpenedCallback, Proof};
 
 use rpc::ConnectionId;

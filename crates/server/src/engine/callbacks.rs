@@ -2,7 +2,9 @@
 
 use super::{Compound, FileKey, Nfs};
 use crate::callback::message::{self, CallbackOperation, CallbackReply};
-use crate::callback::{ANSWER_TIME_MAX, CallbackTransport, OpenedCallback, Proof, Sent, TRIES_MAX};
+use crate::callback::{
+    ANSWER_TIME_MAX, ANSWER_TIME_MIN, CallbackTransport, OpenedCallback, Proof, Sent, TRIES_MAX,
+};
 use nfs4::{
     Bitmap4, CallbackSecParms4, CbGetattr4Args, CbNotifyLock4Args, CbOffload4Args, CbRecall4Args,
     CbRecallAny4Args, FATTR4_CHANGE, FATTR4_SIZE, Filehandle, NfsCbArgop4, Nfsstat4, OffloadInfo4,
@@ -303,12 +305,20 @@ impl Nfs {
         }
     }
 
+    /// Returns the time that a client may take to answer a callback. The client of a dead
+    /// connection learns of it with its next request, within two thirds of a lease, and then has to
+    /// bind another one and to return what is recalled.
+    fn answer_time(&self) -> Duration {
+        (self.config.limits.recall_time / 3).clamp(ANSWER_TIME_MIN, ANSWER_TIME_MAX)
+    }
+
     /// Does the periodic work of callbacks: sends callbacks whose answer is overdue elsewhere,
     /// retries the ones that wait for a slot, since the answer that frees it may be lost, and
     /// repeats unanswered recalls and ends of copies.
     pub(crate) fn callback_housekeeping(&self, now: Duration) {
         self.callbacks.note_housekeeping(now);
-        for sent in self.callbacks.take_all(|sent| now >= sent.since.saturating_add(ANSWER_TIME_MAX)) {
+        let answer_time = self.answer_time();
+        for sent in self.callbacks.take_all(|sent| now >= sent.since.saturating_add(answer_time)) {
             if let Some(suppressed) = self.callbacks.unanswered.permit(now) {
                 let connection = sent.call.channel.connection;
                 tracing::info!(connection, suppressed, "a client does not answer callbacks");

@@ -4,6 +4,7 @@
 use super::{Compound, Fh, Object, ObservedRefusal, OpError, principal_of};
 use crate::log_limit::LogLimit;
 use nfs4::Nfsstat4;
+use state::OwnerRival;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use vfs::{Export, RuleClient, SecFlavor};
@@ -31,10 +32,12 @@ pub(crate) enum RefusedBy {
     Locks,
     /// An owner or a group that a client sets has no account, or another domain.
     Owner,
+    /// Two clients have one client owner.
+    ClientOwner,
 }
 
 /// The rules and their names; the index is that of the counter.
-const RULES: [(RefusedBy, &str); 10] = [
+const RULES: [(RefusedBy, &str); 11] = [
     (RefusedBy::Clients, "clients"),
     (RefusedBy::Sec, "sec"),
     (RefusedBy::Secure, "secure"),
@@ -45,6 +48,7 @@ const RULES: [(RefusedBy, &str); 10] = [
     (RefusedBy::Sessions, "sessions_max"),
     (RefusedBy::Locks, "locks_max"),
     (RefusedBy::Owner, "owner"),
+    (RefusedBy::ClientOwner, "client_owner"),
 ];
 
 impl RefusedBy {
@@ -150,13 +154,35 @@ impl Compound<'_> {
         self.note_unnamed("any", || exports.iter().find_map(|export| self.known_as(export)));
     }
 
-    /// Notes that a new client was refused, if that is because the server drains.
-    pub fn note_if_drained(&self, status: Nfsstat4) {
-        if status == Nfsstat4::NFS4ERR_CLID_INUSE && self.nfs.is_draining() {
+    /// Notes that a new client was refused: the server drains, or another principal's client has
+    /// the client owner.
+    pub fn note_refused_client(&self, status: Nfsstat4, owner: &[u8]) {
+        if status != Nfsstat4::NFS4ERR_CLID_INUSE {
+            return;
+        }
+        if self.nfs.is_draining() {
             let remedy = || "use another server, or run `orthrus drain --cancel`".to_owned();
             let rule = RefusedBy::Drain;
-            self.note_refusal(rule, || RefusalPlace::outside("any"), remedy);
+            return self.note_refusal(rule, || RefusalPlace::outside("any"), remedy);
         }
+        self.note_client_owner(owner, || "the client of another principal keeps it".to_owned());
+    }
+
+    /// Notes that two clients with one client owner replace each other: each time the programs of
+    /// one lose their opens and locks.
+    pub fn note_rival(&self, rival: &OwnerRival) {
+        self.note_client_owner(&rival.owner, || {
+            format!("this client and that of {} take each other's opens and locks", rival.address)
+        });
+    }
+
+    fn note_client_owner(&self, owner: &[u8], what: impl FnOnce() -> String) {
+        let shown = &owner[..owner.len().min(OWNER_BYTES_MAX)];
+        let remedy = || {
+            let (owner, what) = (String::from_utf8_lossy(shown), what());
+            format!("{owner:?}, and {what}; give each machine a host name or an `nfs4_unique_id` of its own")
+        };
+        self.note_refusal(RefusedBy::ClientOwner, || RefusalPlace::outside("any"), remedy);
     }
 
     /// Notes that a limit refuses one more open, session or lock, if `status` says so. Clients take
@@ -262,6 +288,7 @@ impl Compound<'_> {
             RefusedBy::Opens => "refused by `opens_max`, as too many files are open",
             RefusedBy::Sessions => "refused by `sessions_max`, as there are too many sessions",
             RefusedBy::Owner => "refused an owner",
+            RefusedBy::ClientOwner => "two clients have one client owner",
             RefusedBy::Locks => "refused by `locks_max`, as there are too many locks",
             RefusedBy::Delegated => {
                 "refused by `delegated`, with a ticket that a service got in the user's name"

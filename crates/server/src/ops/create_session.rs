@@ -34,9 +34,11 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         callback_security,
     };
     let (sender, random) = (c.sender(), c.nfs.random());
-    let made = c.with_effects(|state, effects| {
-        state.sessions().create_session(c.now(), &sender, &request, random, effects)
+    let (made, rival) = c.with_effects(|state, effects| {
+        let made = state.sessions().create_session(c.now(), &sender, &request, random, effects);
+        (made, effects.rival.take())
     });
+    rival.iter().for_each(|rival| c.note_rival(rival));
     let ok = made.inspect_err(|status| c.note_if_full(*status, RefusedBy::Sessions))?;
     encode(&ok, reply);
     Ok(())

@@ -42,7 +42,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let made = c.with_effects(|state, effects| {
         state.clients().exchange_id(c.now(), &sender, &request, random, effects)
     });
-    let ok = made.inspect_err(|status| c.note_if_drained(*status))?;
+    let ok = made.inspect_err(|status| c.note_refused_client(*status, request.owner))?;
     reply.u64(ok.clientid).u32(ok.sequenceid).u32(ok.flags);
     encode_protect(&ok.protect, reply);
     let owner = &c.nfs.config.server_owner;

@@ -2,6 +2,7 @@
 
 use crate::helper::*;
 use nfs4::*;
+use orthrus_server::engine::NfsConfig;
 use rpc::ConnectionId;
 use state::PriorClient;
 use std::time::Duration;
@@ -75,6 +76,30 @@ fn a_connection_that_takes_over_a_callback_has_its_own_time_to_answer() {
     assert_eq!(pair.a.status_flags(), 0);
     server.nfs.housekeeping(sent + Duration::from_secs(19));
     assert_ne!(pair.a.status_flags() & SEQ4_STATUS_CB_PATH_DOWN, 0);
+}
+
+#[test]
+// RFC 8881 section 18.46.3
+fn a_recall_over_a_dead_connection_is_repeated_before_a_short_recall_time_is_over() {
+    let limits = state::Limits { recall_time: Duration::from_secs(9), ..state::Limits::default() };
+    let config = NfsConfig { limits, ..NfsConfig::default() };
+    let server = Setup { config, ..Setup::default() }.start();
+    let mut pair = Pair::new(&server);
+    let (stateid, _) = pair.delegate(READ);
+    pair.b.at("export", vec![open("f", WRITE)]).expect(Nfsstat4::NFS4ERR_DELAY);
+    let sent = pair.a.now;
+    pair.wire.one();
+    pair.a.connection = 21;
+    server.nfs.housekeeping(sent + Duration::from_secs(2));
+    assert_eq!(pair.a.status_flags(), 0);
+    server.nfs.housekeeping(sent + Duration::from_secs(3));
+    assert_ne!(pair.a.status_flags() & SEQ4_STATUS_CB_PATH_DOWN, 0);
+    pair.a.bind(21);
+    server.nfs.housekeeping(sent + Duration::from_secs(4));
+    let again = pair.wire.one();
+    assert_eq!(again.connection, 21);
+    server.answer_ok(pair.a.now, &again);
+    pair.a.run(vec![put(&pair.fh), delegreturn(stateid)]).ok();
 }
 
 #[test]

@@ -387,3 +387,39 @@ fn a_directory_delegation_is_unavailable() // RFC 8881 section 18.39
     let expected = NfsResop4::OP_GET_DIR_DELEGATION(GetDirDelegation4Res::NFS4_OK(unavailable));
     assert!(reply.results.contains(&expected), "{:?}", reply.results);
 }
+
+/// How often two clients with one client owner were noted.
+fn rivals(server: &Server) -> u64 {
+    let refusals = server.nfs.refusals();
+    refusals.iter().find(|(rule, _)| *rule == "client_owner").expect("the rule").1
+}
+
+#[test]
+// RFC 8881 section 18.35.4, case 5
+fn machines_with_one_client_owner_are_noted_when_the_first_comes_back_and_restarts_are_not() {
+    let server = Setup::default().start();
+    let boot = |number: u8| {
+        let NfsArgop4::OP_EXCHANGE_ID(mut args) = exchange_id(b"localhost", StateProtect4A::SP4_NONE) else {
+            panic!()
+        };
+        args.eia_clientowner.co_verifier = [number; 8];
+        let reply = server.call(&sys(ALICE), 1, NOW, 1, &[NfsArgop4::OP_EXCHANGE_ID(args)]).ok();
+        let NfsResop4::OP_EXCHANGE_ID(ExchangeId4Res::NFS4_OK(id)) = reply.last() else { panic!() };
+        let create = create_session(id.eir_clientid, id.eir_sequenceid, FORE);
+        server.call(&sys(ALICE), 1, NOW, 1, &[create]).ok();
+        rivals(&server)
+    };
+    assert_eq!([1, 2, 3].map(boot), [0; 3], "a machine that starts again and again");
+    assert_eq!([1, 2, 3, 4, 2].map(boot), [1, 2, 3, 3, 4]);
+}
+
+#[test]
+// RFC 8881 section 18.35.4, case 3
+fn a_client_owner_that_another_principals_client_keeps_is_noted() {
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    client.at("export", vec![open_create("f", 3)]).ok();
+    let other = [exchange_id(b"client", StateProtect4A::SP4_NONE)];
+    server.call(&sys(BOB), 2, NOW, 1, &other).expect(NFS4ERR_CLID_INUSE);
+    assert_eq!(rivals(&server), 1);
+}

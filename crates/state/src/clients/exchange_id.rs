@@ -4,7 +4,7 @@ use crate::Clients;
 use crate::clients::Client;
 use crate::clients::creator::Creator;
 use crate::clients::mach_cred::{MUST_ALLOW_SUPPORTED, MUST_ENFORCE_SUPPORTED};
-use crate::clients::registry::{ClientEnd, Enrolled, Registry};
+use crate::clients::registry::{ClientEnd, Enrolled, FormerVerifiers, Registry};
 use crate::clients::tenants::Tenant;
 use crate::order::{Held, RegistryLevel};
 use crate::v40::NAME_PREFIX;
@@ -204,6 +204,7 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
             sessions: Vec::new(),
             renewed: now,
             recorded: false,
+            former: FormerVerifiers::default(),
         };
         let ok = enrolled.describe();
         let key = self.state.clients.insert(record);

@@ -5,7 +5,7 @@
 
 use crate::clients::creator::Creator;
 use crate::clients::records::RecordLog;
-use crate::clients::registry::{Enrolled, Registry};
+use crate::clients::registry::{Enrolled, FormerVerifiers, Registry};
 use crate::clients::tenants::{Tenant, TenantName, Tenants};
 use crate::clients::users::User;
 use crate::clients::{Client, ClientKey, ClientState, ClientTable};
@@ -177,8 +177,17 @@ impl Client {
         // Paths are counted from the sessions, the status is made of the revoked state.
         let Self { id, owner, verifier, creator, protect, tenant, paths: _, status: _, put: _, v40, state } =
             self;
-        let Enrolled { record: _, confirmed, create_sequence, create_reply, sessions, renewed, recorded } =
-            enrolled;
+        // Machines that share an owner are noticed anew after an upgrade.
+        let Enrolled {
+            record: _,
+            confirmed,
+            create_sequence,
+            create_reply,
+            sessions,
+            renewed,
+            recorded,
+            former: _,
+        } = enrolled;
         let state = state.lock(held);
         let ClientState {
             closed: _,
@@ -209,14 +218,7 @@ impl Client {
             owner: SharedBytes(Arc::clone(owner)),
             verifier: *verifier,
             creator: creator.image(),
-            protect: match protect {
-                StateProtect::None => None,
-                StateProtect::MachCred { must_enforce, must_allow } => {
-                    let [a, b] = halves(*must_enforce);
-                    let [c, d] = halves(*must_allow);
-                    Some([a, b, c, d])
-                }
-            },
+            protect: protect.image(),
             tenant: tenants.of(tenant)?,
             users: users.values().map(user).collect::<Result<_, ImageError>>()?,
             recall_any_at: recall_any_at.map(nanoseconds),
@@ -233,6 +235,15 @@ impl Client {
             reclaim_refused: Some(*reclaim_refused),
             reopens_until: Some(nanoseconds(*reopens_until)),
         })
+    }
+}
+
+impl StateProtect {
+    /// Returns spo_must_enforce and spo_must_allow, each as two halves.
+    fn image(&self) -> Option<[u64; 4]> {
+        let Self::MachCred { must_enforce, must_allow } = self else { return None };
+        let ([a, b], [c, d]) = (halves(*must_enforce), halves(*must_allow));
+        Some([a, b, c, d])
     }
 }
 
@@ -414,6 +425,7 @@ impl ClientImage {
             sessions: sessions.clone(),
             renewed: Duration::from_nanos(self.renewed),
             recorded: self.recorded,
+            former: FormerVerifiers::default(),
         };
         Ok((RestoredClient { record, users, sessions }, enrolled))
     }

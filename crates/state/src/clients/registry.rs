@@ -62,7 +62,13 @@ pub(crate) struct Enrolled {
     pub(crate) renewed: Duration,
     /// Whether the client is on stable storage.
     pub(crate) recorded: bool,
+    /// The verifiers of the clients from which it took its owner, the last first.
+    pub(crate) former: FormerVerifiers,
 }
+
+/// The verifiers of the last clients with an owner. A client that restarts never returns to one of
+/// them, so one that comes back is that of a second machine.
+pub(crate) type FormerVerifiers = [Option<[u8; 8]>; 4];
 
 impl Enrolled {
     /// Returns the activities that show the client's requests: those of its sessions, which are

@@ -2,9 +2,8 @@
 
 pub(crate) mod image;
 
-use crate::Sessions;
 use crate::clients::Client;
-use crate::clients::registry::{ClientEnd, Enrolled, Registry, RegistryGuard};
+use crate::clients::registry::{ClientEnd, Enrolled, FormerVerifiers, Registry, RegistryGuard};
 use crate::clients::tenants::{Tenant, is_of};
 use crate::order::{Held, Leaf, Ordered, RegistryLevel};
 use crate::sessions::callbacks::{BackSlots, PathStatus};
@@ -13,10 +12,12 @@ use crate::sessions::slots::Slots;
 use crate::sessions::{Callback, Session, SessionActivity, sessionid};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{Mutex, RwLock};
+use crate::v40::NAME_PREFIX;
 use crate::{
     Bound, CallbackSecurity, Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Sessionid4,
     StateProtect,
 };
+use crate::{OwnerRival, Sessions};
 use nfs4::{
     CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CREATE_SESSION4_FLAG_CONN_RDMA, CREATE_SESSION4_FLAG_PERSIST,
     NfsOpnum4,
@@ -295,6 +296,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         let record = Arc::clone(&client.record);
         let owner = record.owner.clone();
         let mut recorded = registry.may_reclaim(&record);
+        let mut former = FormerVerifiers::default();
         if let Some(old) = registry.confirmed.get(&owner).copied() {
             let (known, held) = registry.split();
             let earlier = known.client(old)?;
@@ -308,6 +310,12 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
                 recorded = true;
                 record.put.store(earlier.record.put.load(Acquire), Release);
             }
+            if earlier.former.contains(&Some(record.verifier)) {
+                let owner = owner.strip_prefix(NAME_PREFIX).unwrap_or(&owner).to_vec();
+                effects.rival = Some(OwnerRival { owner, address: earlier.record.creator.address() });
+            }
+            let [last, second, third, _] = earlier.former;
+            former = [Some(earlier.record.verifier), last, second, third];
             let end = if same { ClientEnd::Replaced } else { ClientEnd::Lost };
             self.state.clients().remove_client(registry, old, end, effects);
         }
@@ -316,6 +324,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         let client = registry.client_mut(key)?;
         client.confirmed = true;
         client.recorded = recorded;
+        client.former = former;
         client.renewed = client.renewed.max(now);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::{Confirm, V40Client};
 use crate::V40;
 use crate::clients::creator::Creator;
-use crate::clients::registry::{ClientEnd, Enrolled, Registry};
+use crate::clients::registry::{ClientEnd, Enrolled, FormerVerifiers, Registry};
 use crate::clients::tenants::Tenant;
 use crate::clients::{Client, ClientState};
 use crate::order::{Held, NothingHeld};
@@ -109,6 +109,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
             sessions: Vec::new(),
             renewed: now,
             recorded: false,
+            former: FormerVerifiers::default(),
         };
         let key = self.state.clients.insert(record);
         registry.enroll(key, enrolled);

@@ -28,7 +28,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
             Ok(())
         }
         Err(status @ Nfsstat4::NFS4ERR_CLID_INUSE) => {
-            c.note_if_drained(status);
+            c.note_refused_client(status, request.id);
             reply.opaque(b"").opaque(b"");
             Err(OpError::with_body(Nfsstat4::NFS4ERR_CLID_INUSE).into())
         }

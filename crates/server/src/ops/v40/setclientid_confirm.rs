@@ -11,8 +11,10 @@ use xdr::{Decode, Decoder, Encoder};
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = SetclientidConfirm4Args::decode(args)?;
     let (sender, confirm) = (c.sender(), args.setclientid_confirm);
-    c.with_effects(|state, effects| {
-        state.v40().setclientid_confirm(c.now(), &sender, args.clientid, confirm, effects)
-    })?;
-    Ok(())
+    let (confirmed, rival) = c.with_effects(|state, effects| {
+        let confirmed = state.v40().setclientid_confirm(c.now(), &sender, args.clientid, confirm, effects);
+        (confirmed, effects.rival.take())
+    });
+    rival.iter().for_each(|rival| c.note_rival(rival));
+    Ok(confirmed?)
 }

@@ -106,3 +106,19 @@ fn an_operation_ends_a_grace_period_that_is_over_before_it_conflicts() // RFC 75
     client.at("export", vec![client.create_op("f")]).ok();
     assert!(!may_reclaim(), "after a crash it would get back what others have");
 }
+
+#[test]
+fn machines_with_one_id_are_noted_when_the_first_comes_back() // RFC 7530 section 16.33.5
+{
+    let server = Setup::default().start();
+    let rivals = || server.nfs.refusals().iter().find(|(rule, _)| *rule == "client_owner").unwrap().1;
+    let boot = |number: u8| {
+        Client40::with(&server, b"localhost", sys(ALICE), [number; 8]);
+        rivals()
+    };
+    assert_eq!([1, 2, 1, 2].map(boot), [0, 0, 1, 2]);
+    let other = setclientid(b"localhost", [3; 8]);
+    Client40::with(&server, b"localhost", sys(ALICE), [2; 8]).opened("f");
+    server.call(&sys(BOB), 41, Duration::from_secs(100), 0, &[other]).expect(NFS4ERR_CLID_INUSE);
+    assert_eq!(rivals(), 3);
+}
