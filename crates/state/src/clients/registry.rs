@@ -15,7 +15,11 @@ use crate::sessions::{Session, SessionActivity};
 use crate::slab::SlabKey;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::{ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, PrincipalHash, Result, State};
+use crate::v40::NAME_PREFIX;
+use crate::{
+    ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, OwnerRival, PrincipalHash, Result,
+    State,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -70,7 +74,26 @@ pub(crate) struct Enrolled {
 /// them, so one that comes back is that of a second machine.
 pub(crate) type FormerVerifiers = [Option<[u8; 8]>; 4];
 
+/// The verifier with which Linux gives up its state. It then comes back with its own.
+const PURGING_VERIFIER: [u8; 8] = [0xff; 8];
+
 impl Enrolled {
+    /// Returns this client as the rival of another one that takes its owner, if that is known to be
+    /// of a second machine.
+    pub(crate) fn rival(&self, by: &Client) -> Option<OwnerRival> {
+        if self.record.verifier == PURGING_VERIFIER || !self.former.contains(&Some(by.verifier)) {
+            return None;
+        }
+        let owner = by.owner.strip_prefix(NAME_PREFIX).unwrap_or(&by.owner).to_vec();
+        Some(OwnerRival { owner, address: self.record.creator.address() })
+    }
+
+    /// Returns the former verifiers of the client that takes its owner.
+    pub(crate) fn former_verifiers(&self) -> FormerVerifiers {
+        let [last, second, third, _] = self.former;
+        [Some(self.record.verifier), last, second, third]
+    }
+
     /// Returns the activities that show the client's requests: those of its sessions, which are
     /// passed, or the one activity of an NFSv4.0 client.
     pub(crate) fn activities<'a>(

@@ -2,6 +2,7 @@
 
 pub(crate) mod image;
 
+use crate::Sessions;
 use crate::clients::Client;
 use crate::clients::registry::{ClientEnd, Enrolled, FormerVerifiers, Registry, RegistryGuard};
 use crate::clients::tenants::{Tenant, is_of};
@@ -12,12 +13,10 @@ use crate::sessions::slots::Slots;
 use crate::sessions::{Callback, Session, SessionActivity, sessionid};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{Mutex, RwLock};
-use crate::v40::NAME_PREFIX;
 use crate::{
     Bound, CallbackSecurity, Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Sessionid4,
     StateProtect,
 };
-use crate::{OwnerRival, Sessions};
 use nfs4::{
     CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CREATE_SESSION4_FLAG_CONN_RDMA, CREATE_SESSION4_FLAG_PERSIST,
     NfsOpnum4,
@@ -310,12 +309,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
                 recorded = true;
                 record.put.store(earlier.record.put.load(Acquire), Release);
             }
-            if earlier.former.contains(&Some(record.verifier)) {
-                let owner = owner.strip_prefix(NAME_PREFIX).unwrap_or(&owner).to_vec();
-                effects.rival = Some(OwnerRival { owner, address: earlier.record.creator.address() });
-            }
-            let [last, second, third, _] = earlier.former;
-            former = [Some(earlier.record.verifier), last, second, third];
+            effects.rival = earlier.rival(&record);
+            former = earlier.former_verifiers();
             let end = if same { ClientEnd::Replaced } else { ClientEnd::Lost };
             self.state.clients().remove_client(registry, old, end, effects);
         }
