@@ -224,13 +224,13 @@ impl Nfs {
             // All operations have run: a retry would gain nothing.
             return Some(self.resume(call, reply, state));
         }
-        let mut args = Decoder::new(call.args.get(state.args_at..).unwrap_or_default());
-        let mut compound = Compound::new(self, call, &mut state, WaitPolicy::Waits);
-        let minor = compound.progress.minor;
-        let end = match compound.progress.phase {
+        let end = match state.phase {
             CompoundPhase::Unrecorded(status) => Some(status),
             _ => None,
         };
+        let mut args = Decoder::new(call.args.get(state.args_at..).unwrap_or_default());
+        let mut compound = Compound::new(self, call, &mut state, WaitPolicy::Waits);
+        let minor = compound.progress.minor;
         let unrecorded = end.is_some() || compound.is_unrecorded() && self.records_may_wait();
         if unrecorded && minor == 0 {
             compound.finish(None);
