@@ -164,6 +164,7 @@ impl Client {
             // State that was not yet reclaimed belongs to the lease of the former session.
             if state.phase == Phase::Ready {
                 (state.held_until_then, state.clientid_then) = (state.renewed, state.clientid);
+                state.revoked_then = state.revoked;
             }
             state.phase = Phase::Broken;
             drop(state);

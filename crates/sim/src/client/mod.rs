@@ -71,6 +71,8 @@ struct HostState {
     held_until_then: Duration,
     /// The client ID at that time.
     clientid_then: u64,
+    /// Whether it had not heard at that time that all revoked delegations were freed.
+    revoked_then: bool,
     opens: BTreeMap<u64, Rc<RefCell<ClientOpen>>>,
     next_open: u64,
     delegations: Vec<ClientDelegation>,

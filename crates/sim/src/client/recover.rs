@@ -1,7 +1,7 @@
 //! New sessions after lost ones, and the reclaim of state (RFC 8881 sections 8.4 and 8.5).
 
 use super::messages::{create_session, exchange_id};
-use super::{CacheThis, Client, ClientOpen, ClientSlot, LockClaim, Lost, Phase};
+use super::{CacheThis, Client, ClientOpen, ClientSlot, HostState, LockClaim, Lost, Phase};
 use crate::plan::GRACE;
 use nfs4::*;
 use std::cell::RefCell;
@@ -165,7 +165,9 @@ impl Client {
     /// Gives up an open that the server refuses to reclaim.
     fn not_reclaimed(&self, open: &Rc<RefCell<ClientOpen>>, detail: &str, status: Nfsstat4) {
         let (now, renewed) = (self.world.now(), self.state.borrow().held_until_then);
-        let unfreed = self.world.lock().history.unfreed.contains(&self.state.borrow().clientid_then);
+        let HostState { clientid_then, revoked_then, .. } = *self.state.borrow();
+        // The record of a client whose last FREE_STATEID has no reply yet may not be stable.
+        let unfreed = revoked_then || self.world.lock().history.unfreed.contains(&clientid_then);
         if !unfreed {
             self.refused(open.borrow().file, renewed, detail, status);
         }
