@@ -7,7 +7,7 @@
 
 pub(crate) mod image;
 
-use crate::clients::{Client, ClientGuard};
+use crate::clients::{Client, ClientGuard, ClientState};
 use crate::delegations::{Delegation, DelegationPhase};
 use crate::opens::Open;
 use crate::order::{Held, Leaf};
@@ -235,10 +235,16 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         }
         let gone = self.take_state(&record, client, &mut client_state, state, effects);
         let kind = gone.ok_or(RevokeError::Unknown)?;
-        self.state.copies().revoke_by(&client_state, state);
         // Under the client's state, so that the flag agrees with the table for every observer.
         record.status.fetch_or(SEQ4_STATUS_ADMIN_STATE_REVOKED, AcqRel);
         Ok(Revoked { kind, client: record.id })
+    }
+
+    /// Remembers a stateid, and ends the copies that use it. This comes before the state goes: for
+    /// every observer the stateid is either valid or revoked.
+    fn note_revoked(&self, client: ClientKey, client_state: &ClientState, state: StateRef) {
+        self.state.revoked.add(client, state);
+        self.state.copies().revoke_by(client_state, state);
     }
 
     /// Removes state of a client and remembers its stateids. Returns `None` if it is gone already.
@@ -250,7 +256,6 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         state: StateRef,
         effects: &mut Effects<O>,
     ) -> Option<RevokedKind> {
-        let revoked = &self.state.revoked;
         match state {
             StateRef::Open(key) => {
                 let (file, locks) =
@@ -258,16 +263,15 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
                 if let Some(own) = self.state.delegations().own_key(client_state.below(), client, &file) {
                     self.take_state(record, client, client_state, StateRef::Delegation(own), effects);
                 }
-                // Remembered first: for every observer the stateid is either valid or revoked.
-                revoked.add(client, state);
-                locks.into_iter().for_each(|lock| revoked.add(client, StateRef::Lock(lock)));
+                let locks = locks.into_iter().map(StateRef::Lock);
+                locks.chain([state]).for_each(|state| self.note_revoked(client, client_state, state));
                 self.state.opens().remove_open(client_state, key, effects);
                 self.state.v40().forget_unconfirmed(record, key);
                 Some(RevokedKind::Open)
             }
             StateRef::Lock(key) => {
                 let file = self.state.locks().lock_of(key).ok()?.file;
-                revoked.add(client, state);
+                self.note_revoked(client, client_state, state);
                 let (client_state, held) = client_state.split();
                 let mut files = self.state.files.lock(held, &file);
                 if let Some(of_file) = files.get_mut(&file) {
@@ -277,7 +281,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
             }
             StateRef::Delegation(key) => {
                 self.holder(state)?;
-                revoked.add(client, state);
+                self.note_revoked(client, client_state, state);
                 self.state.delegations().remove_delegation(record, client_state, key, effects);
                 Some(RevokedKind::Delegation)
             }

@@ -27,8 +27,8 @@ pub trait OpenFile: Send + Sync {
     /// half-way.
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize>;
 
-    /// Returns the same open for changes by another caller, whose identity decides on set-id bits
-    /// and on blocks reserved for root. `None` if that of the opener decides, or no identity does.
+    /// Returns the same open for changes by another caller: its identity decides on set-id bits and
+    /// on blocks reserved for root. `None` if the opener's identity decides, or none does.
     fn written_by(&self, caller: &Caller) -> Option<Arc<dyn OpenFile>>;
 
     /// Puts the data and all metadata on stable storage (RFC 8881 section 18.32.3).

@@ -105,11 +105,11 @@ impl Compound<'_> {
         let (client, file) = (self.client_of(stateid)?, object.key());
         let take = |payload: &OpenPayload| (payload.user, payload.write.clone());
         let (user, write) = self.state().opens().access(client, stateid, &file, SHARE_WRITE, take)?;
-        self.check_user(object, user, SHARE_WRITE)?;
         let file = write.ok_or(Nfsstat4::NFS4ERR_OPENMODE)?;
         if self.is_caller(object, user) {
             return Ok(file);
         }
+        self.check_other_user(object, SHARE_WRITE)?;
         // A client sends the writes of all its users with the stateid of its delegation.
         Ok(file.written_by(&self.caller(object)).unwrap_or(file))
     }
@@ -119,15 +119,20 @@ impl Compound<'_> {
         user == Some(object.rule().squash_uid(self.call.security.caller.as_ref()))
     }
 
+    /// Checks the file's mode for I/O unless the caller is the user of the open.
+    ///
+    /// # Errors
+    /// As [`Compound::check_other_user`].
+    fn check_user(&self, object: &Object, user: Option<u32>, access: u32) -> OpResult {
+        if self.is_caller(object, user) { Ok(()) } else { self.check_other_user(object, access) }
+    }
+
     /// Checks the file's mode for I/O by another user than the one of the open: a stateid alone is
     /// no permission.
     ///
     /// # Errors
     /// NFS4ERR_ACCESS, and the backend's.
-    fn check_user(&self, object: &Object, user: Option<u32>, access: u32) -> OpResult {
-        if self.is_caller(object, user) {
-            return Ok(());
-        }
+    fn check_other_user(&self, object: &Object, access: u32) -> OpResult {
         self.check_cached(object)?;
         let caller = self.caller(object);
         let backend = &object.export.backend;

@@ -176,11 +176,13 @@ impl Compound<'_> {
         });
     }
 
-    fn note_client_owner(&self, owner: &[u8], what: impl FnOnce() -> String) {
+    fn note_client_owner(&self, owner: &[u8], effect: impl FnOnce() -> String) {
         let shown = &owner[..owner.len().min(OWNER_BYTES_MAX)];
         let remedy = || {
-            let (owner, what) = (String::from_utf8_lossy(shown), what());
-            format!("{owner:?}, and {what}; give each machine a host name or an `nfs4_unique_id` of its own")
+            let (owner, effect) = (String::from_utf8_lossy(shown), effect());
+            format!(
+                "{owner:?}, and {effect}; give each machine a host name or an `nfs4_unique_id` of its own"
+            )
         };
         self.note_refusal(RefusedBy::ClientOwner, || RefusalPlace::outside("any"), remedy);
     }

@@ -166,7 +166,7 @@ impl Client {
     fn not_reclaimed(&self, open: &Rc<RefCell<ClientOpen>>, detail: &str, status: Nfsstat4) {
         let (now, renewed) = (self.world.now(), self.state.borrow().held_until_then);
         let HostState { clientid_then, revoked_then, .. } = *self.state.borrow();
-        // The record of a client whose last FREE_STATEID has no reply yet may not be stable.
+        // The client's record may not be stable before the reply to its last FREE_STATEID.
         let unfreed = revoked_then || self.world.lock().history.unfreed.contains(&clientid_then);
         if !unfreed {
             self.refused(open.borrow().file, renewed, detail, status);

@@ -125,6 +125,21 @@ fn a_copy_ends_with_the_state_of_its_stateids_or_with_its_user_and_others_go_on(
 }
 
 #[test]
+fn a_copy_by_a_delegation_ends_with_the_open_that_takes_it_along() {
+    // RFC 8881 section 8.4.2.4
+    let mut world = World::new();
+    let client = world.ready("a");
+    let open = world.open(&client, "o", FILE, 1, 0).unwrap();
+    let opener = &client.principal;
+    let request =
+        DelegationRequest { file: &FILE, mode: DelegationMode::Read, reclaim: false, change: 1, opener };
+    let delegated = world.state.delegate(world.now, world.key(&client), &request, 5).unwrap();
+    let (copy, _) = begin_by(&world, &client, [delegated.stateid, Stateid4::ANONYMOUS]).unwrap();
+    world.state.with(|state, effects| state.leases().revoke(open.other, effects)).unwrap();
+    assert!(world.state.copies().is_revoked(copy));
+}
+
+#[test]
 fn copies_are_limited_and_end_with_their_clients() {
     // RFC 7862 section 4.8, RFC 8881 sections 8.3 and 18.50
     let limits = Limits { copies_per_client_max: 2, copies_max: 3, ..Limits::default() };
